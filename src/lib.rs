@@ -1,1 +1,7 @@
-//! x
+//! `pcidp`: a Kubernetes device plugin for PCI devices.
+//!
+//! The library is built in floors; a module imports from its own floor or from below
+//! (`tests/house.rs` reads the `use` lines and proves it).
+
+pub mod config;
+pub mod model;

@@ -1,0 +1,223 @@
+//! A device of a host, as one scan saw it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{HexId, PciAddress, PciClass};
+
+/// The id under which the kubelet knows a device: a PCI address, or an auxiliary name such as `mlx5_core.sf.4`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(Box<str>);
+
+impl DeviceId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<PciAddress> for DeviceId {
+    fn from(address: PciAddress) -> Self {
+        Self(address.to_string().into())
+    }
+}
+
+impl From<&str> for DeviceId {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What kind of function a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Function {
+    /// A physical function, or a plain function without SR-IOV.
+    Physical {
+        /// How many VFs it has now.
+        vfs: usize,
+    },
+    /// A virtual function whose PF is known.
+    Virtual {
+        /// Its PF.
+        pf: PhysicalFunction,
+        /// Its index among the `virtfn*` links of the PF; `None` where the PF does not list it.
+        index: Option<u32>,
+    },
+    /// A virtual function without a PF here (in a virtual machine), told by its device id.
+    Orphan,
+}
+
+/// The PF of a VF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhysicalFunction {
+    /// Its address.
+    pub address: PciAddress,
+    /// Its name and alternative names; empty where the PF has no netdev here (on vfio-pci, say).
+    pub names: Vec<String>,
+    /// The link type of its netdev.
+    pub link_type: Option<LinkType>,
+}
+
+/// A network interface of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Netdev {
+    /// Its name.
+    pub name: String,
+    /// The alternative names (`ip link property add … altname`).
+    pub alternative_names: Vec<String>,
+    /// Its interface index.
+    pub index: Option<u32>,
+    /// Its link type.
+    pub link_type: Option<LinkType>,
+    /// The kernel's port name (`p0`, `pf0vf1`), in switchdev mode.
+    pub port_name: Option<String>,
+}
+
+/// A link type, from the ARP hardware type of a netdev
+/// (<https://github.com/torvalds/linux/blob/master/include/uapi/linux/if_arp.h>).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkType {
+    /// `ARPHRD_ETHER`, 1.
+    Ether,
+    /// `ARPHRD_INFINIBAND`, 32.
+    Infiniband,
+}
+
+impl fmt::Display for LinkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ether => "ether",
+            Self::Infiniband => "infiniband",
+        })
+    }
+}
+
+/// A default route that leaves the node through a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultRoute {
+    /// The route as `ip route` prints it.
+    pub route: String,
+    /// The interfaces from the route's own down to the device's netdev: `["bond0", "ens1f0"]`.
+    pub through: Vec<String>,
+}
+
+impl fmt::Display for DefaultRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.route)?;
+        if self.through.len() > 1 {
+            write!(f, " (through {})", self.through.join(" > "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A userspace I/O handle through VFIO.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vfio {
+    /// The IOMMU group; a number that changes with every boot and re-bind.
+    pub group: u32,
+    /// Whether the group has no IOMMU behind it (`/sys/kernel/iommu_groups/N/name` is `vfio-noiommu`).
+    pub no_iommu: bool,
+}
+
+/// The RDMA devices of a function with their character devices, as names below `/dev/infiniband`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RdmaDevice {
+    /// Name of the RDMA device: `mlx5_2`.
+    pub name: String,
+    /// `uverbs<n>`.
+    pub uverbs: Option<String>,
+    /// `umad<n>`.
+    pub umad: Vec<String>,
+    /// `issm<n>`.
+    pub issm: Vec<String>,
+}
+
+/// A uacce entry (Kunpeng accelerators).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uacce {
+    /// Name of the class entry and of the node: `hisi_hpre-6`. It changes with every reload of a driver.
+    pub name: String,
+    /// Interface version: `hisi_qm_v2`, with the suffix `_noiommu` where no SMMU guards it.
+    pub api: Option<String>,
+    /// Algorithms, in the kernel's order.
+    pub algorithms: Vec<String>,
+    /// Whether the driver has isolated the function after errors.
+    pub isolated: bool,
+    /// The KAE driver's `dev_state`: 0 is normal, -1 stopped.
+    pub dev_state: Option<i64>,
+    /// Free queues.
+    pub available_instances: Option<u64>,
+}
+
+/// A PCI function of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The kubelet's id.
+    pub id: DeviceId,
+    /// The PCI function.
+    pub address: PciAddress,
+    /// Vendor id.
+    pub vendor: HexId,
+    /// Device id.
+    pub device: HexId,
+    /// Class.
+    pub class: PciClass,
+    /// PF, VF, …
+    pub function: Function,
+    /// The bound driver; `None` where none is bound.
+    pub driver: Option<String>,
+    /// Its netdevs, sorted by name, representors left out.
+    pub netdevs: Vec<Netdev>,
+    /// NUMA node, of the function or else of a parent bridge or the PF.
+    pub numa_node: Option<u32>,
+    /// `acpi_index` (firmware's index of the slot).
+    pub acpi_index: Option<u32>,
+    /// The VFIO handle, where the bound driver gives one.
+    pub vfio: Option<Vfio>,
+    /// The number of the userspace I/O node, where the bound driver gives one.
+    pub uio: Option<u32>,
+    /// RDMA devices.
+    pub rdma: Vec<RdmaDevice>,
+    /// uacce entry.
+    pub uacce: Option<Uacce>,
+    /// The default route that leaves through it.
+    pub default_route: Option<DefaultRoute>,
+}
+
+impl Device {
+    /// The PF, for a VF.
+    pub fn pf(&self) -> Option<&PhysicalFunction> {
+        match &self.function {
+            Function::Virtual { pf, .. } => Some(pf),
+            Function::Physical { .. } | Function::Orphan => None,
+        }
+    }
+
+    /// The VF index.
+    pub fn index(&self) -> Option<u32> {
+        match &self.function {
+            Function::Virtual { index, .. } => *index,
+            Function::Physical { .. } | Function::Orphan => None,
+        }
+    }
+
+    /// The link type of its netdev, else of its PF's (a netdev may have moved into a pod).
+    pub fn link_type(&self) -> Option<LinkType> {
+        let own = self.netdevs.iter().find_map(|netdev| netdev.link_type);
+        own.or_else(|| self.pf().and_then(|pf| pf.link_type))
+    }
+
+    /// All names of its netdevs.
+    pub fn netdev_names(&self) -> impl Iterator<Item = &str> {
+        self.netdevs.iter().map(|netdev| netdev.name.as_str())
+    }
+}

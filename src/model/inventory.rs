@@ -1,0 +1,53 @@
+//! What one scan found.
+
+use std::fmt;
+
+use super::{Device, DeviceId};
+
+/// Something that a scan could not read, or found odd.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Note {
+    /// The path, as the user would type it.
+    pub path: String,
+    /// What happened.
+    pub cause: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.cause)
+    }
+}
+
+/// The devices of a host, sorted by id, and a note for whatever could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inventory {
+    devices: Vec<Device>,
+    notes: Vec<Note>,
+}
+
+impl Inventory {
+    /// Sorts devices and notes.
+    pub fn new(mut devices: Vec<Device>, mut notes: Vec<Note>) -> Self {
+        devices.sort_by(|a, b| a.id.cmp(&b.id));
+        notes.sort();
+        notes.dedup();
+        Self { devices, notes }
+    }
+
+    /// The devices in the order of their ids.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The notes.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The device with this id.
+    pub fn get(&self, id: &DeviceId) -> Option<&Device> {
+        let position = self.devices.binary_search_by(|device| device.id.cmp(id)).ok()?;
+        self.devices.get(position)
+    }
+}

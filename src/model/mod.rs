@@ -1,0 +1,21 @@
+//! Floor 0: plain data, and newtypes that parse or refuse.
+
+mod address;
+mod device;
+mod handout;
+mod health;
+mod hex_id;
+mod inventory;
+mod ranges;
+mod resource_name;
+
+pub use address::{ParseAddressError, PciAddress};
+pub use device::{
+    DefaultRoute, Device, DeviceId, Function, LinkType, Netdev, PhysicalFunction, RdmaDevice, Uacce, Vfio,
+};
+pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
+pub use health::Health;
+pub use hex_id::{ClassPattern, HexId, ParseHexError, PciClass};
+pub use inventory::{Inventory, Note};
+pub use ranges::{IndexRanges, ParseRangesError};
+pub use resource_name::{InvalidResourceName, ResourceName, variable_name};
