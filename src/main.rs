@@ -1,1 +1,3 @@
+//! The binary of the node plugin.
+
 fn main() {}

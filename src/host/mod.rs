@@ -1,0 +1,6 @@
+//! Floor 2: the only reader of a machine.
+
+pub mod netlink;
+mod root;
+
+pub use root::{DeviceNumber, HostRoot, NodeKind};
