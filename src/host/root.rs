@@ -18,7 +18,7 @@ use super::netlink::{KernelNetlink, Netlink, NoNetlink};
 pub struct HostRoot {
     root: PathBuf,
     netlink: Arc<dyn Netlink>,
-    shows_dev: bool,
+    dev: DevView,
     calls: Arc<AtomicU64>,
     /// Keeps a laid-out recording on disk for as long as somebody reads it.
     _laid_out: Option<Arc<tempfile::TempDir>>,
@@ -56,11 +56,11 @@ impl HostRoot {
     }
 
     fn new(root: PathBuf, netlink: Arc<dyn Netlink>) -> Self {
-        let shows_dev = is_devtmpfs(&root.join("dev"));
+        let dev = DevView::of_mounts(&root);
         Self {
             root,
             netlink,
-            shows_dev,
+            dev,
             calls: Arc::default(),
             _laid_out: None,
         }
@@ -69,11 +69,15 @@ impl HostRoot {
     /// A recording that was laid out in `directory`; it is removed with the last clone.
     pub(super) fn laid_out(directory: tempfile::TempDir, netlink: Arc<dyn Netlink>) -> Self {
         let root = directory.path().to_owned();
-        let shows_dev = root.join("dev").is_dir();
+        let dev = if root.join("dev").is_dir() {
+            DevView::Whole
+        } else {
+            DevView::Mounts(Vec::new())
+        };
         Self {
             root,
             netlink,
-            shows_dev,
+            dev,
             calls: Arc::default(),
             _laid_out: Some(Arc::new(directory)),
         }
@@ -89,12 +93,22 @@ impl HostRoot {
         self.netlink.as_ref()
     }
 
-    /// Whether this process sees the device nodes of the host.
+    /// Whether this process would see a device node of the host at `path` if there were one.
     ///
     /// In a container, `/dev` is a private tmpfs, in a privileged one too. Only a devtmpfs shows what exists; elsewhere
     /// a missing node means nothing.
-    pub fn shows_dev(&self) -> bool {
-        self.shows_dev
+    pub fn shows_nodes_at(&self, path: &str) -> bool {
+        match &self.dev {
+            DevView::Whole => true,
+            DevView::Mounts(mounts) => {
+                let place = self.root.join(path.trim_start_matches('/'));
+                let covering = mounts.iter().filter(|(at, _)| place.starts_with(at));
+                // A later mount on the same place covers an earlier one, and `max_by_key` takes the last.
+                covering
+                    .max_by_key(|(at, _)| at.as_os_str().len())
+                    .is_some_and(|&(_, devtmpfs)| devtmpfs)
+            }
+        }
     }
 
     /// How many files, links and directories were read, and nodes looked at, through this host.
@@ -229,21 +243,24 @@ impl std::str::FromStr for DeviceNumber {
     }
 }
 
-/// Whether a directory lies on a devtmpfs: statfs cannot tell it from a tmpfs, the mount table can.
-fn is_devtmpfs(directory: &Path) -> bool {
-    let Ok(place) = directory.canonicalize() else {
-        return false;
-    };
-    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else {
-        return false;
-    };
-    let covering = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let (at, kind) = (words.next()?, words.next()?);
-        place.starts_with(at).then_some((at.len(), kind))
-    });
-    // A later mount on the same place covers an earlier one.
-    covering
-        .max_by_key(|&(length, _)| length)
-        .is_some_and(|(_, kind)| kind == "devtmpfs")
+/// What is known of the device nodes below a root.
+#[derive(Clone)]
+enum DevView {
+    /// A recording holds them all.
+    Whole,
+    /// Mounts over the place, and whether each is a devtmpfs: statfs cannot tell it from a tmpfs, the mount table can.
+    Mounts(Vec<(PathBuf, bool)>),
+}
+
+impl DevView {
+    fn of_mounts(root: &Path) -> Self {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mount = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (at, kind) = (words.next()?, words.next()?);
+            let near = Path::new(at).starts_with(root.join("dev")) || root.join("dev").starts_with(at);
+            near.then(|| (PathBuf::from(at), kind == "devtmpfs"))
+        };
+        Self::Mounts(table.lines().filter_map(mount).collect())
+    }
 }
