@@ -4,5 +4,8 @@
 //! (`tests/house.rs` reads the `use` lines and proves it).
 
 pub mod config;
+pub mod handout;
 pub mod host;
 pub mod model;
+pub mod pool;
+pub mod select;

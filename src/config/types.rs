@@ -192,6 +192,16 @@ pub enum FunctionType {
     Sf,
 }
 
+impl std::fmt::Display for FunctionType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pf => "pf",
+            Self::Vf => "vf",
+            Self::Sf => "sf",
+        })
+    }
+}
+
 /// An entry of `allocationPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocationPolicy {

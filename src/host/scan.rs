@@ -10,7 +10,7 @@ use super::{net, pci, rdma, uacce, userspace};
 use crate::model::{Device, DeviceId, Function, HexId, Inventory, Note, PciAddress, PciClass};
 
 /// Where the kernel lists PCI functions.
-pub const PCI_DEVICES: &str = "/sys/bus/pci/devices";
+pub(super) const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 
 /// Reads the devices that `wanted` asks for. Whatever cannot be read is a note, never an abort.
 pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
@@ -230,7 +230,7 @@ impl<'a> Scan<'a> {
         } = self;
         parents.entry(pf).or_insert_with(|| {
             pci::Parent::read(host, pf, wanted.netdevs(false), alternative_names, &mut |note| {
-                notes.push(note)
+                notes.push(note);
             })
         })
     }

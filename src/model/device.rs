@@ -221,6 +221,26 @@ impl Device {
         self.netdevs.iter().map(|netdev| netdev.name.as_str())
     }
 
+    /// Whether it is an engine of a Kunpeng accelerator (ZIP, SEC, HPRE, RDE; PF and VF ids of `hisilicon` in
+    /// <https://github.com/torvalds/linux/tree/master/drivers/crypto/hisilicon>).
+    pub fn is_kae_engine(&self) -> bool {
+        self.vendor.0 == 0x19e5
+            && matches!(
+                self.device.0,
+                0xa250 | 0xa251 | 0xa255 | 0xa256 | 0xa258 | 0xa259 | 0xa25a | 0xa25b
+            )
+    }
+
+    /// Whether the device reaches all of the memory: its VFIO group or its queues have no IOMMU behind them.
+    pub fn lacks_iommu(&self) -> bool {
+        self.vfio.as_ref().is_some_and(|vfio| vfio.no_iommu)
+            || self
+                .uacce
+                .as_ref()
+                .and_then(|uacce| uacce.api.as_deref())
+                .is_some_and(|api| api.ends_with("_noiommu"))
+    }
+
     /// Paths on the host of the nodes without which its bound driver is of no use to a container.
     pub fn required_nodes(&self) -> Vec<String> {
         let mut nodes = Vec::new();
