@@ -4,4 +4,5 @@
 //! (`tests/house.rs` reads the `use` lines and proves it).
 
 pub mod config;
+pub mod kubelet;
 pub mod model;
