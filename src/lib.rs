@@ -4,8 +4,10 @@
 //! (`tests/house.rs` reads the `use` lines and proves it).
 
 pub mod config;
+pub mod daemon;
 pub mod handout;
 pub mod host;
+pub mod kubelet;
 pub mod model;
 pub mod pool;
 pub mod select;

@@ -116,8 +116,8 @@ pub enum Event {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The pools are others than before.
-    Take(Vec<usize>),
+    /// Answer from what the pool holds now.
+    Take(usize),
     /// Tell the streams of a pool.
     Publish(usize, DeviceList),
     /// Make a socket and serve; an older socket of the pool is given up.
@@ -207,11 +207,11 @@ impl State {
 
     fn scanned(&mut self, inventory: &Inventory, actions: &mut Vec<Action>) {
         let before = std::mem::replace(&mut self.pools, assign(&self.config, inventory));
-        let pools = &self.pools.pools;
-        let changed = |&position: &usize| before.pools.get(position) != pools.get(position);
-        // What an endpoint answers from must be in place before the kubelet hears of it.
-        actions.push(Action::Take((0..pools.len()).filter(changed).collect()));
-        for (pool, link) in pools.iter().zip(&mut self.links) {
+        for (pool, link) in self.pools.pools.iter().zip(&mut self.links) {
+            // What an endpoint answers from must be in place before the kubelet hears of it.
+            if !before.pools.get(link.position).is_some_and(|before| before.holds_the_same(pool)) {
+                actions.push(Action::Take(link.position));
+            }
             let list = advertised(pool);
             if link.list != list {
                 link.list = list;

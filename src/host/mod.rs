@@ -7,10 +7,12 @@ mod rdma;
 mod root;
 mod routes;
 mod scan;
+mod shared;
 mod uacce;
 mod userspace;
 mod wanted;
 
 pub use root::{DeviceNumber, HostRoot, NodeKind};
-pub use scan::{find, refresh, scan};
+pub use scan::{exists, find, refresh, scan};
+pub use shared::shared_nodes;
 pub use wanted::Wanted;

@@ -50,6 +50,11 @@ pub fn refresh(host: &HostRoot, known: &Device) -> Result<Device, Note> {
     Ok(device)
 }
 
+/// Whether a function is there.
+pub fn exists(host: &HostRoot, address: PciAddress) -> bool {
+    host.link(&pci::directory(address)).is_ok()
+}
+
 /// Reads everything about one device by its address, whatever a config asks for.
 pub fn find(host: &HostRoot, address: PciAddress) -> Result<Option<Device>, Note> {
     Scan::new(host, &Wanted::everything()).function(address)

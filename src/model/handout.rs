@@ -49,6 +49,10 @@ pub struct Handout {
     pub nodes: Vec<DeviceNode>,
     /// Mounts.
     pub mounts: Vec<Mount>,
+    /// Devices of the Container Device Interface, by their full name.
+    pub cdi_devices: Vec<String>,
+    /// Annotations for the container runtime.
+    pub annotations: BTreeMap<String, String>,
     /// Files to be written before the answer is sent.
     pub files: Vec<DeviceInfoFile>,
 }

@@ -26,7 +26,7 @@ pub struct Pool {
 }
 
 /// A device of a pool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The device.
     pub device: Arc<Device>,
@@ -37,6 +37,16 @@ pub struct Member {
 }
 
 impl Pool {
+    /// A pool that has no device yet.
+    pub fn empty(config: &PoolConfig) -> Self {
+        Self { config: Arc::new(config.clone()), members: Vec::new(), lost: Vec::new() }
+    }
+
+    /// Whether both hold the same devices in the same state.
+    pub fn holds_the_same(&self, other: &Self) -> bool {
+        self.members == other.members
+    }
+
     /// The device with this id.
     pub fn member(&self, id: &str) -> Option<&Member> {
         let position = self

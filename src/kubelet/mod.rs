@@ -1,0 +1,22 @@
+//! Floor 2: the only speaker of gRPC, as a server towards the kubelet and as its client.
+
+pub mod api;
+mod connection;
+mod endpoint;
+mod pool;
+mod register;
+mod server;
+mod socket;
+mod watch;
+
+pub use connection::{ConnectError, Connection};
+pub use endpoint::{StreamEvent, serve};
+pub use pool::{Advertised, DeviceList, PluginOptions, Pool, Refusal};
+pub use register::{API_VERSION, KUBELET_SOCKET, RegisterError, Registration, register};
+pub use socket::{
+    BindError, Instance, LONGEST_PATH, OwnSocket, Place, is_sibling, remove_stale, socket_path,
+};
+pub use watch::{QUICK_LOOK, SLOW_LOOK, SocketIdentity, SocketWatch, Sockets};
+
+#[cfg(test)]
+mod tests;

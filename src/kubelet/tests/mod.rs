@@ -1,0 +1,3 @@
+//! Over real sockets.
+
+mod generated;

@@ -1,0 +1,200 @@
+//! Notices when a socket in a directory comes, goes, or is made anew.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::{EventKind, ModifyKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often a directory is read where the kernel tells of changes: it may forget some (a full queue, a directory
+/// that was replaced).
+pub const SLOW_LOOK: Duration = Duration::from_secs(30);
+
+/// How often a directory is read where the kernel has no inotify instance or watch left.
+pub const QUICK_LOOK: Duration = Duration::from_secs(2);
+
+/// Which socket it is. A path alone does not say: a restarted kubelet makes `kubelet.sock` anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketIdentity {
+    device: u64,
+    inode: u64,
+    /// Seconds and nanoseconds. An inode number is given away again at once by most file systems.
+    changed: (i64, i64),
+}
+
+impl SocketIdentity {
+    /// The socket at `path`; nothing where there is none.
+    pub fn of(path: &Path) -> Option<Self> {
+        Self::from_metadata(&path.symlink_metadata().ok()?)
+    }
+
+    fn from_metadata(metadata: &Metadata) -> Option<Self> {
+        metadata.file_type().is_socket().then(|| Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// Whether both are one file, whose owner or mode may have changed in between.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// The sockets in a directory, by file name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sockets(BTreeMap<OsString, SocketIdentity>);
+
+impl Sockets {
+    /// Reads a directory; one that cannot be read has no sockets.
+    pub fn read(directory: &Path) -> Self {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let sockets = entries.filter_map(|entry| {
+            let identity = SocketIdentity::from_metadata(&entry.metadata().ok()?)?;
+            Some((entry.file_name(), identity))
+        });
+        Self(sockets.collect())
+    }
+
+    /// The socket of that file name.
+    pub fn get(&self, name: impl AsRef<OsStr>) -> Option<SocketIdentity> {
+        self.0.get(name.as_ref()).copied()
+    }
+
+    /// File names, sorted; those that are not UTF-8 are nobody's here.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().filter_map(|name| name.to_str())
+    }
+}
+
+/// Watches the sockets in a directory.
+///
+/// Nothing is missed between registration and watching: the caller compares what [`SocketWatch::sockets`] holds
+/// with the identity that [`super::register`] returned.
+#[derive(Debug)]
+pub struct SocketWatch {
+    directory: PathBuf,
+    /// Device and inode of the directory when it was last watched.
+    watched: Option<(u64, u64)>,
+    hint: Arc<Notify>,
+    /// Kept for its thread; nothing where the kernel has no instance left.
+    watcher: Option<RecommendedWatcher>,
+    tick: Interval,
+    sockets: Sockets,
+}
+
+impl SocketWatch {
+    /// Watches with inotify, or reads the directory every [`QUICK_LOOK`] where that cannot be had.
+    pub fn new(directory: &Path) -> Self {
+        let mut watch = Self::polling(directory, SLOW_LOOK);
+        if let Err(error) = watch.attach() {
+            watch.fall_back(&error);
+        }
+        // Once more, now that no change can go unseen.
+        watch.sockets = Sockets::read(directory);
+        watch
+    }
+
+    /// Reads the directory at every `period`.
+    pub fn polling(directory: &Path, period: Duration) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            watched: None,
+            hint: Arc::new(Notify::new()),
+            watcher: None,
+            tick: ticks(period),
+            sockets: Sockets::read(directory),
+        }
+    }
+
+    /// Whether the directory is read at intervals only.
+    pub fn is_polling(&self) -> bool {
+        self.watcher.is_none()
+    }
+
+    /// The sockets at the last look.
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// Waits until the sockets are others than at the last look. Safe to cancel.
+    pub async fn changed(&mut self) -> &Sockets {
+        loop {
+            tokio::select! {
+                () = self.hint.notified() => {}
+                _ = self.tick.tick() => self.follow_directory(),
+            }
+            let now = Sockets::read(&self.directory);
+            if now != self.sockets {
+                self.sockets = now;
+                return &self.sockets;
+            }
+        }
+    }
+
+    /// A directory that was removed and made again has to be watched again.
+    fn follow_directory(&mut self) {
+        if self.watcher.is_some() && identity(&self.directory) != self.watched {
+            self.watcher = None;
+            if let Err(error) = self.attach() {
+                self.fall_back(&error);
+            }
+        }
+    }
+
+    fn attach(&mut self) -> notify::Result<()> {
+        let hint = Arc::clone(&self.hint);
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.map_or(true, |event| concerns_names(&event)) {
+                hint.notify_one();
+            }
+        })?;
+        self.watched = identity(&self.directory);
+        watcher.watch(&self.directory, RecursiveMode::NonRecursive)?;
+        self.watcher = Some(watcher);
+        Ok(())
+    }
+
+    fn fall_back(&mut self, error: &notify::Error) {
+        tracing::warn!(
+            directory = %self.directory.display(),
+            %error,
+            period = ?QUICK_LOOK,
+            "cannot watch the directory, reading it at intervals instead; \
+             fs.inotify.max_user_instances and max_user_watches of the node may be exhausted"
+        );
+        self.tick = ticks(QUICK_LOOK);
+    }
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut tick = interval(period);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Reading the directory is an event too, and the kubelet writes its checkpoint there: only names count.
+fn concerns_names(event: &notify::Event) -> bool {
+    event.need_rescan()
+        || matches!(
+            event.kind,
+            EventKind::Any
+                | EventKind::Create(_)
+                | EventKind::Remove(_)
+                | EventKind::Modify(ModifyKind::Any | ModifyKind::Name(_))
+                | EventKind::Other
+        )
+}
