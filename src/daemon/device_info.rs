@@ -39,7 +39,9 @@ impl DeviceInfoDirectory {
                 other => other?,
             };
             temporary.write_all(file.content.as_bytes())?;
-            temporary.as_file().set_permissions(Permissions::from_mode(0o444))?;
+            temporary
+                .as_file()
+                .set_permissions(Permissions::from_mode(0o444))?;
             temporary.persist(&path).map_err(|error| error.error)?;
             Ok(())
         };
@@ -48,19 +50,30 @@ impl DeviceInfoDirectory {
 
     /// Removes the files of a resource whose devices the predicate does not know.
     pub fn sweep(&self, resource: &ResourceName, exists: impl Fn(PciAddress) -> bool) {
-        let Ok(entries) = fs::read_dir(&self.0) else { return };
+        let Ok(entries) = fs::read_dir(&self.0) else {
+            return;
+        };
         let prefix = format!("{resource}-").replace('/', "-");
-        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        for name in entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+        {
             // The id decides whose file it is: `a-b` is a resource too, beside `a`.
-            let id = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix("-device.json"));
-            let Some(address) = id.and_then(PciAddress::from_sysfs) else { continue };
+            let id = name
+                .strip_prefix(&prefix)
+                .and_then(|rest| rest.strip_suffix("-device.json"));
+            let Some(address) = id.and_then(PciAddress::from_sysfs) else {
+                continue;
+            };
             if exists(address) {
                 continue;
             }
             let path = self.0.join(&name);
             match fs::remove_file(&path) {
                 Ok(()) => tracing::info!(path = %path.display(), "device gone, its file removed"),
-                Err(error) => tracing::warn!(path = %path.display(), %error, "cannot remove a file of a gone device"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "cannot remove a file of a gone device")
+                }
             }
         }
     }
@@ -75,12 +88,16 @@ mod tests {
     use super::*;
 
     fn file(name: &str, content: &str) -> DeviceInfoFile {
-        DeviceInfoFile { name: name.to_owned(), content: content.to_owned() }
+        DeviceInfoFile { device: "0000:01:00.0".into(), name: name.to_owned(),
+            content: content.to_owned(),
+        }
     }
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

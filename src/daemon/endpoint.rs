@@ -49,7 +49,12 @@ impl Endpoint {
                 }
             }
         });
-        Ok(Self { socket, stop, serving, forwarding })
+        Ok(Self {
+            socket,
+            stop,
+            serving,
+            forwarding,
+        })
     }
 
     /// Ends the streams, lets calls in flight finish, and removes the socket.

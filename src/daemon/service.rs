@@ -24,7 +24,11 @@ pub struct PoolService {
 impl PoolService {
     /// A service that answers from `pool`.
     pub fn new(host: HostRoot, files: DeviceInfoDirectory, pool: Pool) -> Self {
-        Self { host, files, pool: RwLock::new(Arc::new(pool)) }
+        Self {
+            host,
+            files,
+            pool: RwLock::new(Arc::new(pool)),
+        }
     }
 
     /// From now on, answers from this state of the pool.
@@ -45,7 +49,10 @@ impl PoolService {
                     return Err(Refusal::Repeated { id: id.clone() });
                 }
                 let resource = || pool.config.resource.to_string();
-                pool.member(id).ok_or_else(|| Refusal::Unknown { id: id.clone(), resource: resource() })
+                pool.member(id).ok_or_else(|| Refusal::Unknown {
+                    id: id.clone(),
+                    resource: resource(),
+                })
             })
             .collect()
     }
@@ -53,15 +60,25 @@ impl PoolService {
     /// The device as it is now. Group, node and driver may have changed since the scan.
     fn current(&self, member: &Member, selector: Option<&Selector>) -> Result<Device, Refusal> {
         let known = &member.device;
-        let not_ready = |reason: String| Refusal::NotReady { id: known.id.to_string(), reason };
+        let not_ready = |reason: String| Refusal::NotReady {
+            id: known.id.to_string(),
+            reason,
+        };
         let device = host::refresh(&self.host, known).map_err(|note| not_ready(note.to_string()))?;
         if device.driver != known.driver {
             let name = |driver: &Option<String>| driver.clone().unwrap_or_else(|| "no driver".to_owned());
-            return Err(not_ready(format!("its driver was {}, now it is {}", name(&known.driver), name(&device.driver))));
+            return Err(not_ready(format!(
+                "its driver was {}, now it is {}",
+                name(&known.driver),
+                name(&device.driver)
+            )));
         }
         match health(&device, selector) {
             Health::Healthy => Ok(device),
-            Health::Unhealthy(reason) => Err(Refusal::Unhealthy { id: known.id.to_string(), reason }),
+            Health::Unhealthy(reason) => Err(Refusal::Unhealthy {
+                id: known.id.to_string(),
+                reason,
+            }),
         }
     }
 }
@@ -77,14 +94,19 @@ impl crate::kubelet::Pool for PoolService {
 
     fn allocate(&self, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
         let pool = self.pool();
-        let containers: Vec<Vec<&Member>> =
-            containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
+        let containers: Vec<Vec<&Member>> = containers
+            .iter()
+            .map(|ids| Self::members(&pool, ids))
+            .collect::<Result<_, _>>()?;
         let mut devices: HashMap<&str, Device> = HashMap::new();
         for member in containers.iter().flatten() {
             let device = self.current(member, pool.selector(member))?;
             devices.insert(member.device.id.as_str(), device);
         }
-        let wants_vhost = |member: &&Member| pool.selector(member).is_some_and(|selector| selector.need_vhost_net);
+        let wants_vhost = |member: &&Member| {
+            pool.selector(member)
+                .is_some_and(|selector| selector.need_vhost_net)
+        };
         let shared = match containers.iter().flatten().any(wants_vhost) {
             true => host::shared_nodes(&self.host),
             false => Default::default(),
@@ -94,24 +116,29 @@ impl crate::kubelet::Pool for PoolService {
             .map(|members| {
                 let devices: Vec<(&Device, Option<&Selector>)> = members
                     .iter()
-                    .filter_map(|member| Some((devices.get(member.device.id.as_str())?, pool.selector(member))))
+                    .filter_map(|member| {
+                        Some((devices.get(member.device.id.as_str())?, pool.selector(member)))
+                    })
                     .collect();
                 handout(&pool.config, &devices, shared)
             })
             .collect();
         // Nothing is written before every device of every container has been found good.
-        for (handout, members) in handouts.iter().zip(&containers) {
-            for (file, member) in handout.files.iter().zip(members) {
-                self.files.write(file).map_err(|(path, error)| Refusal::Failed {
-                    id: member.device.id.to_string(),
-                    reason: format!("cannot write {}: {error}", path.display()),
-                })?;
-            }
+        for file in handouts.iter().flat_map(|handout| &handout.files) {
+            self.files.write(file).map_err(|(path, error)| Refusal::Failed {
+                id: file.device.to_string(),
+                reason: format!("cannot write {}: {error}", path.display()),
+            })?;
         }
         Ok(handouts)
     }
 
-    fn prefer(&self, available: &[String], must_include: &[String], size: usize) -> Result<Vec<String>, Refusal> {
+    fn prefer(
+        &self,
+        available: &[String],
+        must_include: &[String],
+        size: usize,
+    ) -> Result<Vec<String>, Refusal> {
         prefer(&self.pool(), available, must_include, size).map_err(|reason| Refusal::Impossible { reason })
     }
 

@@ -40,6 +40,7 @@ pub fn device_info(resource: &ResourceName, device: &Device, selector: Option<&S
         },
     };
     DeviceInfoFile {
+        device: device.id.clone(),
         name: file_name(resource, device),
         content: serde_json::json!(info).to_string(),
     }

@@ -2,8 +2,12 @@
 
 mod net;
 pub mod netlink;
+<<<<<<< HEAD
 mod pci;
 mod rdma;
+=======
+pub mod recording;
+>>>>>>> hosts
 mod root;
 mod routes;
 mod scan;

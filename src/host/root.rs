@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::errno::Errno;
 use nix::sys::stat::{major, minor};
 
 use super::netlink::{KernelNetlink, Netlink, NoNetlink};
@@ -130,16 +131,27 @@ impl HostRoot {
     /// # Errors
     /// What the kernel said.
     pub fn read(&self, path: &str) -> io::Result<String> {
-        // An attribute of sysfs has at most one page and comes in one read.
-        let mut file = File::open(self.at(path))?;
-        let mut page = [0; 4096];
-        let length = file.read(&mut page)?;
-        let mut text = String::from_utf8_lossy(page.get(..length).unwrap_or_default()).into_owned();
-        if length == page.len() {
-            file.read_to_string(&mut text)?;
-        }
+        let mut text = self.content(path)?;
         text.truncate(text.trim_end().len());
         Ok(text)
+    }
+
+    /// The content of a file, to the letter.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn content(&self, path: &str) -> io::Result<String> {
+        let place = self.at(path);
+        read_page(&place).map_err(|error| self.recorded_error(&place).unwrap_or(error))
+    }
+
+    /// In a laid-out recording, a file that could not be read is a link through itself with the error's name.
+    fn recorded_error(&self, place: &Path) -> Option<io::Error> {
+        self._laid_out.as_ref()?;
+        let target = fs::read_link(place).ok()?;
+        let (_, name) = target.to_str()?.rsplit_once("/!")?;
+        let errno = (1..=133).find(|&errno| format!("{:?}", Errno::from_raw(errno)) == name)?;
+        Some(io::Error::from_raw_os_error(errno))
     }
 
     /// Where a link points to.
@@ -178,6 +190,11 @@ impl HostRoot {
 
     /// The number of a device node; `None` where there is none at this path.
     pub fn node(&self, path: &str) -> Option<DeviceNumber> {
+        self.node_and_mode(path).map(|(number, _)| number)
+    }
+
+    /// The number and the permission bits of a device node.
+    pub fn node_and_mode(&self, path: &str) -> Option<(DeviceNumber, u32)> {
         let place = self.at(path);
         let metadata = fs::metadata(&place).ok()?;
         let kind = match metadata.file_type() {
@@ -185,15 +202,18 @@ impl HostRoot {
             kind if kind.is_block_device() => NodeKind::Block,
             // Making a node takes privileges, so a laid-out recording has a text file in its place.
             kind if kind.is_file() && self._laid_out.is_some() => {
-                return fs::read_to_string(&place).ok()?.parse().ok();
+                let text = fs::read_to_string(&place).ok()?;
+                let mode = text.split_whitespace().nth(2)?;
+                return Some((text.parse().ok()?, u32::from_str_radix(mode, 8).ok()?));
             }
             _ => return None,
         };
-        Some(DeviceNumber {
+        let number = DeviceNumber {
             kind,
             major: major(metadata.rdev()),
             minor: minor(metadata.rdev()),
-        })
+        };
+        Some((number, metadata.mode() & 0o777))
     }
 }
 
@@ -243,6 +263,7 @@ impl std::str::FromStr for DeviceNumber {
     }
 }
 
+<<<<<<< HEAD
 /// What is known of the device nodes below a root.
 #[derive(Clone)]
 enum DevView {
@@ -263,4 +284,35 @@ impl DevView {
         };
         Self::Mounts(table.lines().filter_map(mount).collect())
     }
+=======
+/// An attribute of sysfs has at most one page and comes in one read.
+fn read_page(place: &Path) -> io::Result<String> {
+    let mut file = File::open(place)?;
+    let mut page = [0; 4096];
+    let length = file.read(&mut page)?;
+    let mut text = String::from_utf8_lossy(page.get(..length).unwrap_or_default()).into_owned();
+    if length == page.len() {
+        file.read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// Whether a directory lies on a devtmpfs: statfs cannot tell it from a tmpfs, the mount table can.
+fn is_devtmpfs(directory: &Path) -> bool {
+    let Ok(place) = directory.canonicalize() else {
+        return false;
+    };
+    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else {
+        return false;
+    };
+    let covering = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (at, kind) = (words.next()?, words.next()?);
+        place.starts_with(at).then_some((at.len(), kind))
+    });
+    // A later mount on the same place covers an earlier one.
+    covering
+        .max_by_key(|&(length, _)| length)
+        .is_some_and(|(_, kind)| kind == "devtmpfs")
+>>>>>>> hosts
 }

@@ -164,6 +164,11 @@ impl<'a> Scan<'a> {
         } else {
             None
         };
+        let iommu_group =
+            match self.wanted.iommu_groups() && entries.iter().any(|entry| entry == "iommu_group") {
+                true => userspace::iommu_group(host, &directory).map_err(whole)?,
+                false => None,
+            };
         let mut device = Device {
             id: DeviceId::from(address),
             address,
@@ -174,6 +179,7 @@ impl<'a> Scan<'a> {
             driver,
             netdevs,
             numa_node,
+            iommu_group,
             acpi_index,
             vfio: None,
             uio: None,

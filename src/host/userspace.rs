@@ -21,13 +21,19 @@ pub(super) fn vfio(
     if driver.is_none() || !has("iommu_group") || !(has("vfio-dev") || by_name) {
         return Ok(None);
     }
-    let group = host.link_name(&format!("{directory}/iommu_group"))?;
-    let Ok(group) = group.parse() else { return Ok(None) };
+    let Some(group) = iommu_group(host, directory)? else {
+        return Ok(None);
+    };
     let name = host.read(&format!("/sys/kernel/iommu_groups/{group}/name"));
     Ok(Some(Vfio {
         group,
         no_iommu: name.is_ok_and(|name| name == "vfio-noiommu"),
     }))
+}
+
+/// The IOMMU group of a function; the number changes with every boot and, without an IOMMU, with every bind.
+pub(super) fn iommu_group(host: &HostRoot, directory: &str) -> io::Result<Option<u32>> {
+    Ok(host.link_name(&format!("{directory}/iommu_group"))?.parse().ok())
 }
 
 /// The number of `/dev/uio<n>`.

@@ -13,6 +13,7 @@ pub struct Wanted {
     rdma: bool,
     link_types: bool,
     acpi_indexes: bool,
+    iommu_groups: bool,
 }
 
 /// Which facts of netdevs a scan has to read.
@@ -44,6 +45,7 @@ impl Wanted {
             rdma: true,
             link_types: true,
             acpi_indexes: true,
+            iommu_groups: true,
         }
     }
 
@@ -84,6 +86,11 @@ impl Wanted {
     /// Whether firmware indexes matter.
     pub fn acpi_index(&self) -> bool {
         self.acpi_indexes
+    }
+
+    /// Whether the IOMMU group matters whatever the driver.
+    pub fn iommu_groups(&self) -> bool {
+        self.iommu_groups
     }
 
     /// Which facts of the netdevs of a function matter.

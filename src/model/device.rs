@@ -177,6 +177,8 @@ pub struct Device {
     pub netdevs: Vec<Netdev>,
     /// NUMA node, of the function or else of a parent bridge or the PF.
     pub numa_node: Option<u32>,
+    /// The IOMMU group, where a scan asked for it.
+    pub iommu_group: Option<u32>,
     /// `acpi_index` (firmware's index of the slot).
     pub acpi_index: Option<u32>,
     /// The VFIO handle, where the bound driver gives one.

@@ -39,7 +39,11 @@ pub struct Member {
 impl Pool {
     /// A pool that has no device yet.
     pub fn empty(config: &PoolConfig) -> Self {
-        Self { config: Arc::new(config.clone()), members: Vec::new(), lost: Vec::new() }
+        Self {
+            config: Arc::new(config.clone()),
+            members: Vec::new(),
+            lost: Vec::new(),
+        }
     }
 
     /// Whether both hold the same devices in the same state.
