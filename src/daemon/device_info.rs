@@ -88,7 +88,9 @@ mod tests {
     use super::*;
 
     fn file(name: &str, content: &str) -> DeviceInfoFile {
-        DeviceInfoFile { device: "0000:01:00.0".into(), name: name.to_owned(),
+        DeviceInfoFile {
+            device: "0000:01:00.0".into(),
+            name: name.to_owned(),
             content: content.to_owned(),
         }
     }

@@ -2,12 +2,9 @@
 
 mod net;
 pub mod netlink;
-<<<<<<< HEAD
 mod pci;
 mod rdma;
-=======
 pub mod recording;
->>>>>>> hosts
 mod root;
 mod routes;
 mod scan;

@@ -263,7 +263,18 @@ impl std::str::FromStr for DeviceNumber {
     }
 }
 
-<<<<<<< HEAD
+/// An attribute of sysfs has at most one page and comes in one read.
+fn read_page(place: &Path) -> io::Result<String> {
+    let mut file = File::open(place)?;
+    let mut page = [0; 4096];
+    let length = file.read(&mut page)?;
+    let mut text = String::from_utf8_lossy(page.get(..length).unwrap_or_default()).into_owned();
+    if length == page.len() {
+        file.read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
 /// What is known of the device nodes below a root.
 #[derive(Clone)]
 enum DevView {
@@ -284,35 +295,4 @@ impl DevView {
         };
         Self::Mounts(table.lines().filter_map(mount).collect())
     }
-=======
-/// An attribute of sysfs has at most one page and comes in one read.
-fn read_page(place: &Path) -> io::Result<String> {
-    let mut file = File::open(place)?;
-    let mut page = [0; 4096];
-    let length = file.read(&mut page)?;
-    let mut text = String::from_utf8_lossy(page.get(..length).unwrap_or_default()).into_owned();
-    if length == page.len() {
-        file.read_to_string(&mut text)?;
-    }
-    Ok(text)
-}
-
-/// Whether a directory lies on a devtmpfs: statfs cannot tell it from a tmpfs, the mount table can.
-fn is_devtmpfs(directory: &Path) -> bool {
-    let Ok(place) = directory.canonicalize() else {
-        return false;
-    };
-    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else {
-        return false;
-    };
-    let covering = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let (at, kind) = (words.next()?, words.next()?);
-        place.starts_with(at).then_some((at.len(), kind))
-    });
-    // A later mount on the same place covers an earlier one.
-    covering
-        .max_by_key(|&(length, _)| length)
-        .is_some_and(|(_, kind)| kind == "devtmpfs")
->>>>>>> hosts
 }
