@@ -1,3 +1,7 @@
 //! The binary of the node plugin.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pcidp::cli::main(std::env::args_os())
+}

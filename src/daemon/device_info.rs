@@ -72,7 +72,7 @@ impl DeviceInfoDirectory {
             match fs::remove_file(&path) {
                 Ok(()) => tracing::info!(path = %path.display(), "device gone, its file removed"),
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "cannot remove a file of a gone device")
+                    tracing::warn!(path = %path.display(), %error, "cannot remove a file of a gone device");
                 }
             }
         }

@@ -55,9 +55,18 @@ pub fn exists(host: &HostRoot, address: PciAddress) -> bool {
     host.link(&pci::directory(address)).is_ok()
 }
 
-/// Reads everything about one device by its address, whatever a config asks for.
-pub fn find(host: &HostRoot, address: PciAddress) -> Result<Option<Device>, Note> {
-    Scan::new(host, &Wanted::everything()).function(address)
+/// Reads everything about one function, whatever its class.
+///
+/// # Errors
+/// What could not be read; that the function is not there among it.
+pub fn find(host: &HostRoot, address: PciAddress) -> Result<Device, Note> {
+    let absent = || Note {
+        path: pci::directory(address),
+        cause: "no such function".to_owned(),
+    };
+    Scan::new(host, &Wanted::everything().of_any_class())
+        .function(address)?
+        .ok_or_else(absent)
 }
 
 fn note(path: &str, error: &io::Error) -> Note {

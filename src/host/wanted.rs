@@ -14,6 +14,7 @@ pub struct Wanted {
     link_types: bool,
     acpi_indexes: bool,
     iommu_groups: bool,
+    any_class: bool,
 }
 
 /// Which facts of netdevs a scan has to read.
@@ -46,7 +47,24 @@ impl Wanted {
             link_types: true,
             acpi_indexes: true,
             iommu_groups: true,
+            any_class: false,
         }
+    }
+
+    /// This, of functions of every class.
+    #[must_use]
+    pub fn of_any_class(mut self) -> Self {
+        self.any_class = true;
+        self
+    }
+
+    /// This, and what a config asks for beyond it.
+    #[must_use]
+    pub fn and(mut self, config: &Config) -> Self {
+        for pool in &config.pools {
+            self.add(pool);
+        }
+        self
     }
 
     fn add(&mut self, pool: &PoolConfig) {
@@ -72,7 +90,8 @@ impl Wanted {
 
     /// Whether functions of a class can be on offer at all.
     pub fn class(&self, class: PciClass) -> bool {
-        (self.network && class.is_network())
+        self.any_class
+            || (self.network && class.is_network())
             || (self.accelerators && class.is_accelerator())
             || (self.accelerators_by_id && class.is_accelerator_by_id())
             || self.classes.iter().any(|pattern| pattern.matches(class))

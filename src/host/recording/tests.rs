@@ -69,7 +69,7 @@ fn what_is_laid_out_reads_like_the_machine() {
         (NodeKind::Char, 243, 0)
     );
     assert_eq!(mode, 0o600);
-    assert!(host.shows_dev());
+    assert!(host.shows_nodes_at("/dev/vfio/20"));
 }
 
 #[test]
