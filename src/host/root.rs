@@ -159,7 +159,11 @@ impl HostRoot {
     /// # Errors
     /// What the kernel said.
     pub fn link(&self, path: &str) -> io::Result<String> {
-        let target = fs::read_link(self.at(path))?;
+        let place = self.at(path);
+        if let Some(error) = self.recorded_error(&place) {
+            return Err(error);
+        }
+        let target = fs::read_link(place)?;
         target
             .into_os_string()
             .into_string()

@@ -1,24 +1,34 @@
 //! A recorded host: one text file that is one machine.
 //!
 //! `testdata/hosts/README.md` tells the format. [`Recording`] is its value: it can be parsed, printed, laid out into a
-//! private directory that the ordinary reader then reads ([`Recording::lay_out`]), and taken from
-//! a machine.
+//! private directory that the ordinary reader then reads ([`Recording::lay_out`]), taken from a machine
+//! ([`record`]) and from an unpacked copy of a machine's `/sys` ([`from_unpacked`]).
 
+mod convert;
+#[cfg(test)]
+mod corpus;
 mod format;
+pub mod generate;
+mod identities;
 mod layout;
 mod netlink;
 mod open;
 mod parse;
+mod rules;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+pub use convert::{ConvertError, from_unpacked};
+use netlink::Names;
 pub use netlink::{RecordedNetlink, UnknownInterface};
 pub use nix::errno::Errno;
 pub use open::OpenHostError;
 pub use parse::{ParseRecordingError, Problem};
+pub use snapshot::{SnapshotOptions, record};
 
 use super::netlink::{Family, TABLE_MAIN};
 use super::root::DeviceNumber;

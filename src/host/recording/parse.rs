@@ -466,7 +466,7 @@ fn read_text(value: &str) -> Result<String, String> {
 }
 
 /// Linux has 133 of them.
-fn read_errno(name: &str) -> Result<Errno, String> {
+pub(super) fn read_errno(name: &str) -> Result<Errno, String> {
     (1..=133)
         .map(Errno::from_raw)
         .find(|errno| format!("{errno:?}") == name && *errno != Errno::UnknownErrno)
@@ -475,7 +475,7 @@ fn read_errno(name: &str) -> Result<Errno, String> {
         })
 }
 
-fn read_node(text: &str) -> Result<Node, String> {
+pub(super) fn read_node(text: &str) -> Result<Node, String> {
     const SHAPE: &str = "write a device node as `char MAJOR:MINOR 0600` or `block MAJOR:MINOR 0660`";
     let (number, mode) = text.rsplit_once(' ').ok_or(SHAPE)?;
     let parsed = number.parse().map_err(|_| SHAPE)?;
