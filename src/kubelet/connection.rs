@@ -1,8 +1,10 @@
 //! A gRPC connection over a unix socket, as a client.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::Uri;
@@ -10,6 +12,7 @@ use http::uri::{PathAndQuery, Scheme};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use nix::sys::socket::{Shutdown, shutdown};
 use tokio::net::UnixStream;
 use tonic::body::Body;
 use tower::Service;
@@ -21,6 +24,7 @@ use tower::Service;
 #[derive(Debug, Clone)]
 pub struct Connection {
     requests: http2::SendRequest<Body>,
+    socket: Arc<OwnedFd>,
 }
 
 /// Why there is no connection.
@@ -45,6 +49,7 @@ impl Connection {
             source,
         };
         let stream = UnixStream::connect(path).await.map_err(failed)?;
+        let socket = Arc::new(stream.as_fd().try_clone_to_owned().map_err(failed)?);
         let (requests, driver) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
             .map_err(|error| failed(io::Error::other(error)))?;
@@ -53,7 +58,15 @@ impl Connection {
                 tracing::debug!(%error, "a connection ended");
             }
         });
-        Ok(Self { requests })
+        Ok(Self { requests, socket })
+    }
+
+    /// Closes the connection at once, under all its clones, streams and calls.
+    pub fn close(&self) {
+        // hyper keeps the stream in a task of its own, so that it is closed from the outside.
+        if let Err(error) = shutdown(self.socket.as_raw_fd(), Shutdown::Both) {
+            tracing::debug!(%error, "a connection was closed already");
+        }
     }
 }
 

@@ -5,14 +5,17 @@ mod connection;
 mod endpoint;
 mod pool;
 mod register;
+mod registry;
 mod server;
 mod socket;
+pub mod stand_in;
 mod watch;
 
 pub use connection::{ConnectError, Connection};
 pub use endpoint::{StreamEvent, serve};
 pub use pool::{Advertised, DeviceList, PluginOptions, Pool, Refusal};
 pub use register::{API_VERSION, KUBELET_SOCKET, RegisterError, Registration, register};
+pub use registry::{Verdict, serve_registry};
 pub use socket::{
     BindError, Instance, LONGEST_PATH, OwnSocket, Place, is_sibling, remove_stale, socket_path,
 };

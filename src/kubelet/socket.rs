@@ -1,7 +1,9 @@
 //! Sockets of our own: their names, binding, and leaving others' alone.
 
+use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -143,6 +145,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 pub struct OwnSocket {
     path: PathBuf,
     identity: SocketIdentity,
+    /// As long as the inode is open, its number is nobody else's.
+    _pin: File,
 }
 
 impl OwnSocket {
@@ -163,9 +167,20 @@ impl OwnSocket {
             bound => bound,
         };
         let listener = listener.map_err(failed)?;
-        let identity = SocketIdentity::of(path).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let path = path.to_owned();
-        Ok((Self { path, identity }, listener))
+        let pin = OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(failed)?;
+        let identity = pin.metadata().map_err(failed)?;
+        let identity = SocketIdentity::from_metadata(&identity)
+            .ok_or_else(|| failed(io::Error::other("another file took its place")))?;
+        let own = Self {
+            path: path.to_owned(),
+            identity,
+            _pin: pin,
+        };
+        Ok((own, listener))
     }
 
     /// Where it is.

@@ -35,7 +35,7 @@ impl SocketIdentity {
         Self::from_metadata(&path.symlink_metadata().ok()?)
     }
 
-    fn from_metadata(metadata: &Metadata) -> Option<Self> {
+    pub(super) fn from_metadata(metadata: &Metadata) -> Option<Self> {
         metadata.file_type().is_socket().then(|| Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -82,21 +82,33 @@ impl Sockets {
 #[derive(Debug)]
 pub struct SocketWatch {
     directory: PathBuf,
-    /// Device and inode of the directory when it was last watched.
-    watched: Option<(u64, u64)>,
     hint: Arc<Notify>,
-    /// Kept for its thread; nothing where the kernel has no instance left.
-    watcher: Option<RecommendedWatcher>,
+    source: Source,
     tick: Interval,
     sockets: Sockets,
+}
+
+/// What makes the watch look.
+#[derive(Debug)]
+enum Source {
+    /// The kernel, with the device and inode of the directory that is watched. The watcher is kept for its thread.
+    Inotify(
+        #[expect(dead_code, reason = "kept for its thread")] RecommendedWatcher,
+        Option<(u64, u64)>,
+    ),
+    /// The clock, until the kernel can.
+    Clock,
+    /// The clock, by choice.
+    ClockOnly,
 }
 
 impl SocketWatch {
     /// Watches with inotify, or reads the directory every [`QUICK_LOOK`] where that cannot be had.
     pub fn new(directory: &Path) -> Self {
-        let mut watch = Self::polling(directory, SLOW_LOOK);
+        let mut watch = Self::polling(directory, QUICK_LOOK);
+        watch.source = Source::Clock;
         if let Err(error) = watch.attach() {
-            watch.fall_back(&error);
+            watch.warn(&error);
         }
         // Once more, now that no change can go unseen.
         watch.sockets = Sockets::read(directory);
@@ -107,9 +119,8 @@ impl SocketWatch {
     pub fn polling(directory: &Path, period: Duration) -> Self {
         Self {
             directory: directory.to_owned(),
-            watched: None,
             hint: Arc::new(Notify::new()),
-            watcher: None,
+            source: Source::ClockOnly,
             tick: ticks(period),
             sockets: Sockets::read(directory),
         }
@@ -117,7 +128,7 @@ impl SocketWatch {
 
     /// Whether the directory is read at intervals only.
     pub fn is_polling(&self) -> bool {
-        self.watcher.is_none()
+        !matches!(self.source, Source::Inotify(..))
     }
 
     /// The sockets at the last look.
@@ -130,8 +141,9 @@ impl SocketWatch {
         loop {
             tokio::select! {
                 () = self.hint.notified() => {}
-                _ = self.tick.tick() => self.follow_directory(),
+                _ = self.tick.tick() => {}
             }
+            self.follow_directory();
             let now = Sockets::read(&self.directory);
             if now != self.sockets {
                 self.sockets = now;
@@ -142,11 +154,17 @@ impl SocketWatch {
 
     /// A directory that was removed and made again has to be watched again.
     fn follow_directory(&mut self) {
-        if self.watcher.is_some() && identity(&self.directory) != self.watched {
-            self.watcher = None;
-            if let Err(error) = self.attach() {
-                self.fall_back(&error);
+        match &self.source {
+            Source::Inotify(_, watched) if *watched != identity(&self.directory) => {
+                self.source = Source::Clock;
+                self.tick = ticks(QUICK_LOOK);
+                if let Err(error) = self.attach() {
+                    self.warn(&error);
+                }
             }
+            // Warned of when it began.
+            Source::Clock => drop(self.attach()),
+            Source::Inotify(..) | Source::ClockOnly => {}
         }
     }
 
@@ -157,21 +175,21 @@ impl SocketWatch {
                 hint.notify_one();
             }
         })?;
-        self.watched = identity(&self.directory);
+        let watched = identity(&self.directory);
         watcher.watch(&self.directory, RecursiveMode::NonRecursive)?;
-        self.watcher = Some(watcher);
+        self.source = Source::Inotify(watcher, watched);
+        self.tick = ticks(SLOW_LOOK);
         Ok(())
     }
 
-    fn fall_back(&mut self, error: &notify::Error) {
+    fn warn(&self, error: &notify::Error) {
         tracing::warn!(
             directory = %self.directory.display(),
             %error,
             period = ?QUICK_LOOK,
             "cannot watch the directory, reading it at intervals instead; \
-             fs.inotify.max_user_instances and max_user_watches of the node may be exhausted"
+             fs.inotify.max_user_instances or max_user_watches of the node may be exhausted"
         );
-        self.tick = ticks(QUICK_LOOK);
     }
 }
 

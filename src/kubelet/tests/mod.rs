@@ -1,3 +1,10 @@
 //! Over real sockets.
 
+mod authority;
+mod endpoint;
 mod generated;
+mod memory;
+mod register;
+mod shelf;
+mod stand_in;
+mod watch;
