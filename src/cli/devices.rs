@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use pci_ids::FromId;
 use serde::Serialize;
 
 use super::args::{DevicesArguments, OutputFormat};

@@ -4,16 +4,16 @@ use std::io::Write;
 
 use super::args::SnapshotArguments;
 use super::{Outcome, host};
-use crate::host::recording;
+use crate::host::recording::{self, SnapshotOptions};
 
 pub(super) fn snapshot(arguments: &SnapshotArguments, out: &mut dyn Write) -> Outcome {
     let root = &arguments.host_root;
-    let options = recording::Options {
+    let options = SnapshotOptions {
         identities: arguments.identities,
     };
-    let recording = match recording::is_unpacked_tree(root) {
-        true => recording::from_unpacked(root, &options)?,
-        false => recording::record(&host::open(root)?, &options),
+    let recording = match root.is_dir() && root.as_os_str() != "/" {
+        true => recording::from_unpacked(root, options)?,
+        false => recording::record(&host::open(root)?, options),
     };
     let text = recording.to_string();
     match &arguments.out {

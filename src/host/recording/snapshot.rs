@@ -191,7 +191,7 @@ impl Recorder<'_> {
     }
 
     fn dev(&mut self) {
-        if !self.host.shows_dev() {
+        if !self.host.shows_nodes_at("/dev/null") {
             self.notes
                 .push("/dev was not seen: its nodes are unknown".to_owned());
             return;
