@@ -26,10 +26,14 @@ pub(super) fn devices(arguments: &DevicesArguments, out: &mut dyn Write) -> Outc
     Ok(())
 }
 
-fn print(inventory: &Inventory, pools: &Pools, with_pools: bool, out: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn print(
+    inventory: &Inventory,
+    pools: &Pools,
+    with_pools: bool,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let mut header = vec!["ADDRESS", "KIND", "PF", "DRIVER", "NUMA", "GROUP", "NETDEV/NODE"];
-    header.extend(with_pools.then_some("POOL"));
-    header.push("NAME");
+    header.push(if with_pools { "POOL" } else { "NAME" });
     let dash = || "-".to_owned();
     let row = |device: &Device| {
         let pf = device.pf().map(|pf| {
@@ -48,8 +52,10 @@ fn print(inventory: &Inventory, pools: &Pools, with_pools: bool, out: &mut dyn W
             number(device.iommu_group),
             handle(device).unwrap_or_else(dash),
         ];
-        row.extend(with_pools.then(|| pool_of(device, pools).unwrap_or_else(dash)));
-        row.push(format!("{}:{} {}", device.vendor, device.device, names(device).1));
+        row.push(match with_pools {
+            true => pool_of(device, pools).unwrap_or_else(dash),
+            false => format!("{}:{} {}", device.vendor, device.device, names(device).1),
+        });
         row
     };
     let rows: Vec<Vec<String>> = inventory.devices().iter().map(|device| row(device)).collect();

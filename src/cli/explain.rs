@@ -118,22 +118,34 @@ fn device_text(
             if pool.objects.len() > 1 {
                 writeln!(out, "  selectors[{position}]")?;
             }
-            for (key, answer) in &object.tests {
-                match answer {
-                    Ok(()) => writeln!(out, "  ok    {key}")?,
-                    Err(miss) => {
-                        writeln!(
-                            out,
-                            "{}",
-                            table::wrap(&format!("  MISS  {key:<14} wanted {}", miss.wanted), 30)
-                        )?;
-                        writeln!(
-                            out,
-                            "{}",
-                            table::wrap(&format!("{:22} found  {}", "", miss.found), 30)
-                        )?;
-                    }
-                }
+            let matched: Vec<&str> = object
+                .tests
+                .iter()
+                .filter(|(_, answer)| answer.is_ok())
+                .map(|(key, _)| *key)
+                .collect();
+            if !matched.is_empty() {
+                writeln!(
+                    out,
+                    "{}",
+                    table::wrap(&format!("  ok    {}", matched.join(", ")), 8)
+                )?;
+            }
+            for miss in object
+                .tests
+                .iter()
+                .filter_map(|(_, answer)| answer.as_ref().err())
+            {
+                writeln!(
+                    out,
+                    "{}",
+                    table::wrap(&format!("  MISS  {:<14} wanted {}", miss.key, miss.wanted), 30)
+                )?;
+                writeln!(
+                    out,
+                    "{}",
+                    table::wrap(&format!("{:22} found  {}", "", miss.found), 30)
+                )?;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod demo;
 mod devices;
 mod explain;
 mod generate;
@@ -64,6 +65,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Devices(arguments) => devices::devices(&arguments, &mut out),
         Command::Explain(arguments) => explain::explain(&arguments, &mut out),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments, &mut out),
+        Command::Demo(arguments) => demo::demo(&arguments, &mut out),
         Command::Generate(what) => generate::generate(what, &mut out),
     };
     end(outcome.and_then(|()| Ok(out.flush()?)))
@@ -102,19 +104,22 @@ impl ConfigFile {
                 "{shown}: {error}; name a config with --config-file, or mount one there"
             ))
         })?;
-        let text = String::from_utf8_lossy(&text).into_owned();
+        Ok(Self::parse(
+            shown,
+            String::from_utf8_lossy(&text).into_owned(),
+            prefix,
+        ))
+    }
+
+    fn parse(path: String, text: String, prefix: &str) -> Self {
         let checked = config::check(
             &text,
             &config::Options {
                 default_prefix: prefix,
-                path: &shown,
+                path: &path,
             },
         );
-        Ok(Self {
-            path: shown,
-            text,
-            checked,
-        })
+        Self { path, text, checked }
     }
 
     /// Every problem as the user reads it, an empty line between two.

@@ -37,16 +37,33 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
 
 /// Breaks a text into lines at spaces, each line after the first indented.
 pub(super) fn wrap(text: &str, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let width = lines.last().map_or(0, |line| line.chars().count());
-        if width > indent && width + 1 + word.chars().count() > WIDTH {
-            lines.push(format!("{:indent$}{word}", ""));
-        } else if let Some(line) = lines.last_mut() {
-            if width > 0 {
+    let words = text.trim_start();
+    let mut lines = vec![text.split_at(text.len() - words.len()).0.to_owned()];
+    let mut fresh = true;
+    for word in words.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if fresh || line.chars().count() + 1 + word.chars().count() <= WIDTH {
+            if !fresh {
                 line.push(' ');
             }
             line.push_str(word);
+        } else {
+            lines.push(format!("{:indent$}{word}", ""));
+        }
+        fresh = false;
+    }
+    lines.join("\n")
+}
+
+/// Breaks a text that has no spaces where the line ends.
+pub(super) fn fold(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for character in text.chars() {
+        if lines.last().is_some_and(|line| line.chars().count() == WIDTH) {
+            lines.push(" ".repeat(indent));
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(character);
         }
     }
     lines.join("\n")
@@ -75,5 +92,13 @@ mod tests {
         let wrapped = wrap(text.trim_end(), 4);
         assert!(wrapped.lines().all(|line| line.chars().count() <= WIDTH));
         assert_eq!(wrapped.split_whitespace().count(), 60);
+        assert_eq!(wrap("   kept  as it is", 4), "   kept  as it is");
+    }
+
+    #[test]
+    fn a_folded_text_keeps_its_characters() {
+        let folded = fold(&"x".repeat(250), 4);
+        assert_eq!(folded.lines().count(), 3);
+        assert_eq!(folded.matches('x').count(), 250);
     }
 }

@@ -41,7 +41,7 @@ impl Wanted {
         Self {
             network: true,
             accelerators: true,
-            accelerators_by_id: true,
+            accelerators_by_id: false,
             classes: Vec::new(),
             rdma: true,
             link_types: true,
