@@ -16,7 +16,7 @@ const CONVERTED: [(&str, &str); 12] = [
     ),
     (
         "iommu-2-mixed-vfio-uio",
-        "Virtual functions on igbvf, vfio-pci and uio_pci_generic, of an NVMe drive too; one IOMMU group of several functions.",
+        "Virtual functions on igbvf, vfio-pci and uio_pci_generic, of an NVMe drive too.\nOne IOMMU group holds several functions.",
     ),
     (
         "iommu-3-pf-stub",
@@ -24,7 +24,7 @@ const CONVERTED: [(&str, &str); 12] = [
     ),
     (
         "kae-0-hpre-vfs",
-        "Kunpeng engines on the kernel's own uacce core: two HPRE, one with three virtual functions, a SEC and a ZIP. The engines are simulated by functions of other devices.",
+        "Kunpeng engines on the kernel's own uacce core: two HPRE, one with three virtual functions, a SEC and a ZIP.\nThe engines are simulated by functions of other devices.",
     ),
     ("noiommu-0-igbvf", "No IOMMU: virtual functions on igbvf."),
     (
@@ -37,11 +37,11 @@ const CONVERTED: [(&str, &str); 12] = [
     ),
     (
         "soft-1-rdma-pci-auxsf-netdevsim-mdev",
-        "Software RDMA below PCI functions, simulated subfunctions, switchdev representors of netdevsim, a mediated device.",
+        "Software RDMA below PCI functions, simulated subfunctions, switchdev representors of\nnetdevsim, a mediated device.",
     ),
     (
         "two-socket",
-        "A two-socket server: adapters and virtual functions of several makers, RDMA, VFIO, UIO, wide PCI domains.",
+        "Adapters and virtual functions of several makers in two sockets: RDMA, VFIO, UIO, wide PCI domains.",
     ),
     (
         "subfunctions",
@@ -100,12 +100,22 @@ fn every_recorded_host_is_printed_as_it_is_stored() {
 fn recording_a_laid_out_host_again_loses_nothing() {
     each_host(|name, _, recording| {
         let host = recording.lay_out().unwrap();
-        let again = without_header(record(&host, SnapshotOptions::default()));
-        let before = without_header(recording);
+        // Hosts that were written by hand have switch ids as the kernel makes them.
+        let identities = !is_converted(name);
+        let again = without_header(record(&host, SnapshotOptions { identities }));
+        let mut before = without_header(recording);
+        // Nobody asks a live machine for devlink yet.
+        if let Some(mut answers) = before.answers().cloned() {
+            answers.devlinks.clear();
+            before.set_answers(Some(answers));
+        }
         for (path, entry) in before.entries() {
             assert_eq!(again.get(path), Some(entry), "{name}: {path}");
         }
-        assert!(again == before, "{name}: something was added");
+        for (path, entry) in again.entries() {
+            assert_eq!(before.get(path), Some(entry), "{name}: {path} was added");
+        }
+        assert_eq!(again.answers(), before.answers(), "{name}");
     });
 }
 
@@ -120,7 +130,7 @@ fn every_link_of_a_recorded_host_leads_to_the_function_that_it_names() {
             let is_relation =
                 path.ends_with("/physfn") || path.contains("/virtfn") || path.ends_with("/device");
             // One is meant to dangle, and copies of `/sys` leave out RDMA devices that have no parent.
-            let dangles = target.contains("0000:99:00.0") || target.contains("/virtual/infiniband/");
+            let dangles = target.contains("0000:99:00.0") || target.contains("/virtual/infiniband");
             if (is_class || is_relation) && !dangles {
                 assert!(
                     host.list(path).is_ok(),
@@ -135,8 +145,8 @@ fn every_link_of_a_recorded_host_leads_to_the_function_that_it_names() {
 fn laying_out_a_thousand_files_takes_no_time_to_speak_of() {
     let recording = Recording::open(&directory().join("iommu-2-mixed-vfio-uio.host")).unwrap();
     let start = Instant::now();
-    recording.lay_out().unwrap();
-    // Usually some 30 ms; a busy machine gets ten times as long.
+    let _host = recording.lay_out().unwrap();
+    // Usually less than 50 ms; a busy machine, or one that has only a disk, gets far longer.
     assert!(start.elapsed().as_millis() < 1000, "{:?}", start.elapsed());
 }
 

@@ -42,7 +42,7 @@ pub enum OpenHostError {
         source: ParseRecordingError,
     },
     /// It could not be laid out.
-    #[error("{}: laying the recorded host out below {} failed: {source}; set TMPDIR to a directory with room", path.display(), std::env::temp_dir().display())]
+    #[error("{}: the recorded host could not be laid out: {source}; set TMPDIR to a directory with room", path.display())]
     LayOut {
         /// As the user typed it.
         path: PathBuf,
