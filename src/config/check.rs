@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use jsonc_parser::ast::{Object, Value};
+use jsonc_parser::ast::Value;
 use jsonc_parser::common::Ranged;
 
 use super::fields::{FIELDS, Level};
