@@ -211,7 +211,7 @@ fn additional_info(reader: &mut Reader, key: Key<'_, '_>) -> AdditionalInfo {
                 reader.entry_error(
                     &target.at.path,
                     target.key_span,
-                    message + "; or write * for every device",
+                    message + ", or * for every device",
                 );
                 continue;
             }
@@ -258,14 +258,14 @@ fn additional_info(reader: &mut Reader, key: Key<'_, '_>) -> AdditionalInfo {
 
 /// Notes pools that share a name, which spoils the later one, and names whose variables collide.
 pub(super) fn compare_names(reader: &mut Reader, pools: &[(usize, Read<'_>)]) {
-    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    let mut owners: BTreeMap<String, usize> = BTreeMap::new();
     let mut variables: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (position, pool) in pools {
         let (Some(at), Some(written)) = (&pool.name, &pool.resource) else {
             continue;
         };
         reader.pool = Some(*position);
-        if let Some(first) = names.get(written) {
+        if let Some(first) = owners.get(written) {
             let message = format!(
                 "`{written}` is the name of resourceList[{first}] already, and that pool keeps it; write another name, \
                  or one pool with a list of selectors"
@@ -273,19 +273,19 @@ pub(super) fn compare_names(reader: &mut Reader, pools: &[(usize, Read<'_>)]) {
             reader.error(at, message);
             continue;
         }
-        names.insert(written.clone(), *position);
+        owners.insert(written.clone(), *position);
         let (prefix, name) = written.split_once('/').unwrap_or(("", written));
         let variable = variable_name(prefix, name);
         let posix: String = variable
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect();
-        let own = [
-            format!("{variable}_INFO"),
-            format!("{posix}_INFO"),
-            variable,
-            posix,
-        ];
+        let names = [variable, posix];
+        let own: Vec<String> = names
+            .iter()
+            .cloned()
+            .chain(names.iter().map(|name| format!("{name}_INFO")))
+            .collect();
         if let Some((variable, (_, other))) =
             own.iter().find_map(|variable| variables.get_key_value(variable))
         {

@@ -94,6 +94,14 @@ impl Reader {
         });
     }
 
+    /// Whether an error was noted after the first `before` problems.
+    pub(super) fn has_error_since(&self, before: usize) -> bool {
+        self.found
+            .iter()
+            .skip(before)
+            .any(|found| found.severity == Severity::Error)
+    }
+
     /// An error that spoils the pool, or outside of pools the file.
     pub(super) fn error(&mut self, at: &At<'_>, message: String) {
         let effect = self.pool.map_or(Effect::File, Effect::Pool);

@@ -212,6 +212,58 @@ fn an_excerpt_points_at_the_value() {
     assert_eq!(lines[3].matches('^').count(), "\"intel\"".len());
 }
 
+#[test]
+fn a_name_belongs_to_the_first_pool_that_bears_it_even_if_that_pool_is_refused() {
+    let text = r#"{"resourceList":[{"resourceName":"a","selectors":[null]},{"resourceName":"a","selectors":{"drivers":["a"]}}]}"#;
+    let checked = checked(text);
+    assert!(checked.config.pools.is_empty());
+    assert!(
+        checked.config.refused[1].reason.contains("resourceList[0]"),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn an_exclude_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
+    for exclude in [
+        "7",
+        "[]",
+        r#"{"drivers":"a"}"#,
+        r#"{"exclude":{"drivers":["a"]}}"#,
+    ] {
+        let text = pool(&format!(r#""selectors":{{"drivers":["a"],"exclude":{exclude}}}"#));
+        let checked = checked(&text);
+        assert_eq!(checked.config.refused.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn needing_vhost_net_selects_nothing() {
+    let checked = checked(&pool(r#""selectors":{"needVhostNet":true}"#));
+    assert!(
+        checked
+            .warnings()
+            .any(|problem| problem.message.contains("every device"))
+    );
+    assert!(checked.config.pools[0].selectors[0].need_vhost_net);
+}
+
+#[test]
+fn the_prefix_of_the_command_line_is_the_default() {
+    let options = crate::config::Options {
+        default_prefix: "openshift.io",
+        path: "c",
+    };
+    let text = r#"{"resourceList":[{"resourceName":"a","selectors":{"drivers":["a"]}},{"resourceName":"b","resourcePrefix":"","selectors":{"drivers":["a"]}},{"resourceName":"c","resourcePrefix":"x.org","selectors":{"drivers":["a"]}}]}"#;
+    let config = crate::config::check(text, &options).config;
+    let names: Vec<String> = config
+        .pools
+        .iter()
+        .map(|pool| pool.resource.to_string())
+        .collect();
+    assert_eq!(names, ["openshift.io/a", "openshift.io/b", "x.org/c"]);
+}
+
 /// The text of a config in which one field has this value.
 fn with(name: &str, level: Level, value: &str) -> String {
     let types = FIELDS
