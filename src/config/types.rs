@@ -62,6 +62,11 @@ pub struct PoolConfig {
     pub uacce_view: UacceView,
 }
 
+impl PoolConfig {
+    /// [`Self::settle`] where nothing is written.
+    pub const SETTLE: Duration = Duration::from_secs(1);
+}
+
 /// `deviceType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceType {
@@ -76,7 +81,7 @@ pub enum DeviceType {
 
 impl DeviceType {
     /// As written in a config.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::NetDevice => "netDevice",
             Self::Accelerator => "accelerator",
@@ -124,6 +129,51 @@ pub struct Selector {
     pub vf_indexes: Option<Vec<IndexRanges>>,
     /// A device that matches this too is left out.
     pub exclude: Option<Box<Selector>>,
+}
+
+impl Selector {
+    /// Whether no test is asked for, so that every device of the type matches. Whatever is only handed over
+    /// (`needVhostNet`) is no test.
+    pub fn takes_everything(&self) -> bool {
+        // Taken apart so that a new selector cannot be forgotten here.
+        let Self {
+            vendors,
+            devices,
+            drivers,
+            pci_addresses,
+            acpi_indexes,
+            aux_types,
+            pf_names,
+            root_devices,
+            link_types,
+            ddp_profiles,
+            p_keys,
+            is_rdma,
+            vdpa_type,
+            need_vhost_net: _,
+            classes,
+            function_types,
+            vf_indexes,
+            exclude,
+        } = self;
+        vendors.is_none()
+            && devices.is_none()
+            && drivers.is_none()
+            && pci_addresses.is_none()
+            && acpi_indexes.is_none()
+            && aux_types.is_none()
+            && pf_names.is_none()
+            && root_devices.is_none()
+            && link_types.is_none()
+            && ddp_profiles.is_none()
+            && p_keys.is_none()
+            && !is_rdma
+            && vdpa_type.is_none()
+            && classes.is_none()
+            && function_types.is_none()
+            && vf_indexes.is_none()
+            && exclude.is_none()
+    }
 }
 
 /// An entry of `pfNames`.
@@ -192,6 +242,16 @@ pub enum FunctionType {
     Sf,
 }
 
+impl std::fmt::Display for FunctionType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pf => "pf",
+            Self::Vf => "vf",
+            Self::Sf => "sf",
+        })
+    }
+}
+
 /// An entry of `allocationPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocationPolicy {
@@ -244,6 +304,11 @@ pub struct WaitFor {
     pub devices: u32,
     /// After this time the pool is advertised all the same.
     pub timeout: Duration,
+}
+
+impl WaitFor {
+    /// [`Self::timeout`] where nothing is written.
+    pub const TIMEOUT: Duration = Duration::from_secs(600);
 }
 
 /// `vfio`.

@@ -72,8 +72,6 @@ pub struct Netdev {
     pub name: String,
     /// The alternative names (`ip link property add … altname`).
     pub alternative_names: Vec<String>,
-    /// Its interface index.
-    pub index: Option<u32>,
     /// Its link type.
     pub link_type: Option<LinkType>,
     /// The kernel's port name (`p0`, `pf0vf1`), in switchdev mode.
@@ -128,13 +126,13 @@ pub struct Vfio {
     pub no_iommu: bool,
 }
 
-/// The RDMA devices of a function with their character devices, as names below `/dev/infiniband`.
+/// The RDMA devices of a function and their character devices, as names below `/dev/infiniband`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RdmaDevice {
-    /// Name of the RDMA device: `mlx5_2`.
-    pub name: String,
+pub struct Rdma {
+    /// Names of the RDMA devices: `mlx5_2`.
+    pub devices: Vec<String>,
     /// `uverbs<n>`.
-    pub uverbs: Option<String>,
+    pub uverbs: Vec<String>,
     /// `umad<n>`.
     pub umad: Vec<String>,
     /// `issm<n>`.
@@ -179,6 +177,8 @@ pub struct Device {
     pub netdevs: Vec<Netdev>,
     /// NUMA node, of the function or else of a parent bridge or the PF.
     pub numa_node: Option<u32>,
+    /// The IOMMU group, where a scan asked for it.
+    pub iommu_group: Option<u32>,
     /// `acpi_index` (firmware's index of the slot).
     pub acpi_index: Option<u32>,
     /// The VFIO handle, where the bound driver gives one.
@@ -186,11 +186,13 @@ pub struct Device {
     /// The number of the userspace I/O node, where the bound driver gives one.
     pub uio: Option<u32>,
     /// RDMA devices.
-    pub rdma: Vec<RdmaDevice>,
+    pub rdma: Option<Rdma>,
     /// uacce entry.
     pub uacce: Option<Uacce>,
     /// The default route that leaves through it.
     pub default_route: Option<DefaultRoute>,
+    /// Paths of its device nodes that this process would see if they existed, and does not.
+    pub absent_nodes: Vec<String>,
 }
 
 impl Device {
@@ -219,5 +221,57 @@ impl Device {
     /// All names of its netdevs.
     pub fn netdev_names(&self) -> impl Iterator<Item = &str> {
         self.netdevs.iter().map(|netdev| netdev.name.as_str())
+    }
+
+    /// Whether it is an engine of a Kunpeng accelerator (ZIP, SEC, HPRE, RDE; PF and VF ids of `hisilicon` in
+    /// <https://github.com/torvalds/linux/tree/master/drivers/crypto/hisilicon>).
+    pub fn is_kae_engine(&self) -> bool {
+        self.vendor.0 == 0x19e5
+            && matches!(
+                self.device.0,
+                0xa250 | 0xa251 | 0xa255 | 0xa256 | 0xa258 | 0xa259 | 0xa25a | 0xa25b
+            )
+    }
+
+    /// Whether the device reaches all of the memory: its VFIO group or its queues have no IOMMU behind them.
+    pub fn lacks_iommu(&self) -> bool {
+        self.vfio.as_ref().is_some_and(|vfio| vfio.no_iommu)
+            || self
+                .uacce
+                .as_ref()
+                .and_then(|uacce| uacce.api.as_deref())
+                .is_some_and(|api| api.ends_with("_noiommu"))
+    }
+
+    /// Paths on the host of the nodes without which its bound driver is of no use to a container.
+    pub fn required_nodes(&self) -> Vec<String> {
+        let mut nodes = Vec::new();
+        nodes.extend(self.vfio.iter().map(Vfio::host_node));
+        nodes.extend(self.uio.map(|number| format!("/dev/uio{number}")));
+        nodes.extend(self.uacce.iter().map(Uacce::node));
+        if let Some(rdma) = &self.rdma {
+            nodes.extend(rdma.uverbs.iter().map(|name| format!("/dev/infiniband/{name}")));
+        }
+        nodes
+    }
+}
+
+impl Vfio {
+    /// `/dev/vfio/<group>`, or `/dev/vfio/noiommu-<group>`.
+    pub fn host_node(&self) -> String {
+        let prefix = if self.no_iommu { "noiommu-" } else { "" };
+        format!("/dev/vfio/{prefix}{}", self.group)
+    }
+
+    /// The path under which a container sees it, with an IOMMU or without.
+    pub fn container_node(&self) -> String {
+        format!("/dev/vfio/{}", self.group)
+    }
+}
+
+impl Uacce {
+    /// The node. A container must see it under the same name: libwd pairs it with the class entry.
+    pub fn node(&self) -> String {
+        format!("/dev/{}", self.name)
     }
 }

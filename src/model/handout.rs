@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::DeviceId;
+
 /// A device node; every node is handed over with `rw`, never with `m`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNode {
@@ -34,6 +36,8 @@ pub struct Mount {
 /// A device-information file of the Network Plumbing Working Group, for Multus, DANM and CNI plugins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfoFile {
+    /// The device it tells of.
+    pub device: DeviceId,
     /// File name below the `dp` directory.
     pub name: String,
     /// JSON text.

@@ -59,6 +59,23 @@ impl PciClass {
         (self.0 >> 16 & 0xff) as u8
     }
 
+    /// A network controller.
+    pub fn is_network(self) -> bool {
+        self.base() == 0x02
+    }
+
+    /// A function that `deviceType: accelerator` means without being asked: a processing accelerator, a network and
+    /// computing encryption controller (KAE HPRE and SEC, Nitrox), or a co-processor (QAT).
+    pub fn is_accelerator(self) -> bool {
+        self.base() == 0x12 || matches!(self.base_and_sub(), 0x1000 | 0x0b40)
+    }
+
+    /// A function that counts as an accelerator where a selector names its device id: other encryption controllers (a
+    /// CPU's own security processor among them), processors, unassigned classes, and RAID controllers (KAE RDE).
+    pub fn is_accelerator_by_id(self) -> bool {
+        matches!(self.base(), 0x10 | 0x0b | 0xff) || self.base_and_sub() == 0x0104
+    }
+
     /// Base class and subclass.
     pub fn base_and_sub(self) -> u16 {
         (self.0 >> 8 & 0xffff) as u16

@@ -1,6 +1,7 @@
 //! What one scan found.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Device, DeviceId};
 
@@ -22,7 +23,7 @@ impl fmt::Display for Note {
 /// The devices of a host, sorted by id, and a note for whatever could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
-    devices: Vec<Device>,
+    devices: Vec<Arc<Device>>,
     notes: Vec<Note>,
 }
 
@@ -32,11 +33,14 @@ impl Inventory {
         devices.sort_by(|a, b| a.id.cmp(&b.id));
         notes.sort();
         notes.dedup();
-        Self { devices, notes }
+        Self {
+            devices: devices.into_iter().map(Arc::new).collect(),
+            notes,
+        }
     }
 
     /// The devices in the order of their ids.
-    pub fn devices(&self) -> &[Device] {
+    pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
 
@@ -46,7 +50,7 @@ impl Inventory {
     }
 
     /// The device with this id.
-    pub fn get(&self, id: &DeviceId) -> Option<&Device> {
+    pub fn get(&self, id: &DeviceId) -> Option<&Arc<Device>> {
         let position = self.devices.binary_search_by(|device| device.id.cmp(id)).ok()?;
         self.devices.get(position)
     }

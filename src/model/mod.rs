@@ -11,7 +11,7 @@ mod resource_name;
 
 pub use address::{ParseAddressError, PciAddress};
 pub use device::{
-    DefaultRoute, Device, DeviceId, Function, LinkType, Netdev, PhysicalFunction, RdmaDevice, Uacce, Vfio,
+    DefaultRoute, Device, DeviceId, Function, LinkType, Netdev, PhysicalFunction, Rdma, Uacce, Vfio,
 };
 pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
 pub use health::Health;

@@ -1,0 +1,25 @@
+//! `pcidp snapshot`.
+
+use std::io::Write;
+
+use super::args::SnapshotArguments;
+use super::{Outcome, host};
+use crate::host::recording::{self, SnapshotOptions};
+
+pub(super) fn snapshot(arguments: &SnapshotArguments, out: &mut dyn Write) -> Outcome {
+    let root = &arguments.host_root;
+    let options = SnapshotOptions {
+        identities: arguments.identities,
+    };
+    let recording = match root.is_dir() && root.as_os_str() != "/" {
+        true => recording::from_unpacked(root, options)?,
+        false => recording::record(&host::open(root)?, options),
+    };
+    let text = recording.to_string();
+    match &arguments.out {
+        Some(path) => std::fs::write(path, text)
+            .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?,
+        None => out.write_all(text.as_bytes())?,
+    }
+    Ok(())
+}

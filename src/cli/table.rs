@@ -1,0 +1,79 @@
+//! Tables that fit a terminal of 100 columns.
+
+use std::io::{self, Write};
+
+const WIDTH: usize = 100;
+const GAP: &str = "  ";
+
+/// Writes a header and rows. Every column is as wide as it needs; the last one is cut where the line ends.
+pub(super) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let header: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
+    let width = |column: usize| {
+        let cells = std::iter::once(&header)
+            .chain(rows)
+            .filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for row in std::iter::once(&header).chain(rows) {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
+        writeln!(out, "{}", shorten(cells.join(GAP).trim_end(), WIDTH))?;
+    }
+    Ok(())
+}
+
+/// Cuts a text to so many characters.
+pub(super) fn shorten(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let cut: String = text.chars().take(width - 1).collect();
+    format!("{}…", cut.trim_end())
+}
+
+/// Breaks a text into lines at spaces, each line after the first indented.
+pub(super) fn wrap(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let width = lines.last().map_or(0, |line| line.chars().count());
+        if width > indent && width + 1 + word.chars().count() > WIDTH {
+            lines.push(format!("{:indent$}{word}", ""));
+        } else if let Some(line) = lines.last_mut() {
+            if width > 0 {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_longer_than_a_hundred_columns() {
+        let mut out = Vec::new();
+        let rows = vec![
+            vec!["a".to_owned(), "é".repeat(200)],
+            vec!["long name".to_owned(), "b".to_owned()],
+        ];
+        write(&mut out, &["ONE", "TWO"], &rows).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.contains('…'));
+    }
+
+    #[test]
+    fn a_wrapped_text_keeps_its_words() {
+        let text = "word ".repeat(60);
+        let wrapped = wrap(text.trim_end(), 4);
+        assert!(wrapped.lines().all(|line| line.chars().count() <= WIDTH));
+        assert_eq!(wrapped.split_whitespace().count(), 60);
+    }
+}

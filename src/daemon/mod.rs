@@ -1,0 +1,12 @@
+//! Floor 3: the life of the plugin. One task owns the state; [`step`] says what to do, [`run`] does it.
+
+mod device_info;
+mod endpoint;
+mod run;
+mod service;
+mod step;
+
+pub use device_info::{DEVICE_INFO_DIRECTORY, DeviceInfoDirectory};
+pub use run::{DEVICE_PLUGIN_DIRECTORY, Options, RunError, run};
+pub use service::PoolService;
+pub use step::{AFTER_LOSS, Action, Event, STREAM_LASTS, STREAM_LIMIT, State, step};

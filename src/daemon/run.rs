@@ -1,0 +1,306 @@
+//! Does what [`step`] says.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::endpoint::Endpoint;
+use super::{Action, DeviceInfoDirectory, Event, PoolService, State, step};
+use crate::config::Config;
+use crate::host::{HostRoot, Wanted, exists, scan};
+use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, Registration, SocketWatch};
+use crate::model::{Inventory, Note, ResourceName};
+use crate::pool::Pool;
+
+/// The kubelet's directory of sockets, a constant of the kubelet whatever its root
+/// (<https://github.com/kubernetes/kubelet/blob/v0.34.4/pkg/apis/deviceplugin/v1beta1/constants.go>).
+pub const DEVICE_PLUGIN_DIRECTORY: &str = "/var/lib/kubelet/device-plugins";
+
+/// The kubelet waits up to 10 s for the endpoint when it dials back inside Register.
+const REGISTER_LIMIT: Duration = Duration::from_secs(12);
+
+/// What a daemon is given.
+pub struct Options {
+    /// The machine.
+    pub host: HostRoot,
+    /// The pools.
+    pub config: Config,
+    /// Where the kubelet listens, and where the pools' sockets go.
+    pub device_plugin_directory: PathBuf,
+    /// Where device-information files go.
+    pub device_info: DeviceInfoDirectory,
+    /// The slow look that is the truth where no event tells.
+    pub scan_every: Duration,
+    /// Somebody thinks that the machine has changed.
+    pub look_again: Arc<Notify>,
+}
+
+/// Why the daemon cannot run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The kubelet's directory is not there.
+    #[error("{path} is not a directory; is it mounted? (--device-plugin-dir names another one)")]
+    NoDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// Serves the pools until `shutdown` is done.
+///
+/// # Errors
+/// Only before the first pool is served; afterwards nothing makes it end but `shutdown`.
+pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    if !options.device_plugin_directory.is_dir() {
+        return Err(RunError::NoDirectory {
+            path: options.device_plugin_directory,
+        });
+    }
+    let (events, mut received) = mpsc::unbounded_channel();
+    let mut sockets = SocketWatch::new(&options.device_plugin_directory);
+    let mut tick = interval(options.scan_every);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut daemon = Daemon::new(options, events);
+    daemon.take(Event::Kubelet(sockets.sockets().get(KUBELET_SOCKET)));
+
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(event) = received.recv() => daemon.take(event),
+            now = sockets.changed() => {
+                let kubelet = now.get(KUBELET_SOCKET);
+                for event in daemon.lost_sockets() {
+                    daemon.take(event);
+                }
+                daemon.take(Event::Kubelet(kubelet));
+            }
+            _ = tick.tick() => daemon.look(),
+            () = daemon.options.look_again.notified() => daemon.look(),
+        }
+    }
+    daemon.stop().await;
+    Ok(())
+}
+
+struct Daemon {
+    options: Options,
+    wanted: Arc<Wanted>,
+    state: State,
+    instance: Instance,
+    served: Vec<Served>,
+    endpoints: HashMap<usize, Endpoint>,
+    events: mpsc::UnboundedSender<Event>,
+    /// A scan is under way, and whether another one was asked for meanwhile.
+    looking: Option<bool>,
+    notes: Vec<Note>,
+}
+
+/// One pool: what it answers from and what its streams are told.
+struct Served {
+    resource: ResourceName,
+    service: Arc<PoolService>,
+    list: watch::Sender<DeviceList>,
+}
+
+impl Daemon {
+    fn new(options: Options, events: mpsc::UnboundedSender<Event>) -> Self {
+        let serve = |config: &crate::config::PoolConfig| {
+            let pool = Pool::empty(config);
+            let service = PoolService::new(options.host.clone(), options.device_info.clone(), pool);
+            let list = watch::Sender::new(DeviceList::from([]));
+            Served {
+                resource: config.resource.clone(),
+                service: Arc::new(service),
+                list,
+            }
+        };
+        Self {
+            wanted: Arc::new(Wanted::of(&options.config)),
+            served: options.config.pools.iter().map(serve).collect(),
+            state: State::new(options.config.clone()),
+            instance: Instance::random(),
+            endpoints: HashMap::new(),
+            looking: None,
+            notes: Vec::new(),
+            options,
+            events,
+        }
+    }
+
+    /// Looks at the machine on a thread where that may block.
+    fn look(&mut self) {
+        if let Some(again) = &mut self.looking {
+            *again = true;
+            return;
+        }
+        self.looking = Some(false);
+        let (host, wanted, events) = (
+            self.options.host.clone(),
+            Arc::clone(&self.wanted),
+            self.events.clone(),
+        );
+        tokio::task::spawn_blocking(move || {
+            let started = Instant::now();
+            let inventory = scan(&host, &wanted);
+            tracing::debug!(devices = inventory.devices().len(), took = ?started.elapsed(), "scanned");
+            // The daemon may have ended meanwhile.
+            let _ = events.send(Event::Scanned(inventory));
+        });
+    }
+
+    fn take(&mut self, event: Event) {
+        if let Event::Scanned(inventory) = &event {
+            self.scanned(inventory);
+        }
+        let (state, actions) = step(
+            std::mem::replace(&mut self.state, State::new(Config::default())),
+            event,
+        );
+        self.state = state;
+        for action in actions {
+            self.act(action);
+        }
+    }
+
+    fn scanned(&mut self, inventory: &Inventory) {
+        if self.looking.take() == Some(true) {
+            self.look();
+        }
+        for note in inventory.notes().iter().filter(|note| !self.notes.contains(note)) {
+            tracing::warn!(
+                path = note.path,
+                cause = note.cause,
+                "cannot read a part of the host"
+            );
+        }
+        self.notes = inventory.notes().to_vec();
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Take(pool) => self.replace(pool),
+            Action::Publish(pool, list) => {
+                if let Some(served) = self.served.get(pool) {
+                    let healthy = list.iter().filter(|device| device.healthy).count();
+                    tracing::info!(resource = %served.resource, devices = list.len(), healthy, "devices changed");
+                    served.list.send_replace(list);
+                }
+            }
+            Action::Bind { pool, epoch } => {
+                let bound = self.bind(pool);
+                // Not taken at once: a step must not call another.
+                let _ = self.events.send(Event::Bound { pool, epoch, bound });
+            }
+            Action::Register { pool, epoch, after } => self.register(pool, epoch, after),
+            Action::Timer { pool, epoch, after } => {
+                let events = self.events.clone();
+                tokio::spawn(async move {
+                    sleep(after).await;
+                    let _ = events.send(Event::TimerDue { pool, epoch });
+                });
+            }
+        }
+    }
+
+    /// Gives the service of a pool its new state, and removes the files of devices that are gone.
+    fn replace(&self, position: usize) {
+        let (Some(served), Some(pool)) = (self.served.get(position), self.state.pools().pools.get(position))
+        else {
+            return;
+        };
+        served.service.take(pool.clone());
+        self.options
+            .device_info
+            .sweep(&served.resource, |address| exists(&self.options.host, address));
+    }
+
+    fn bind(&mut self, pool: usize) -> bool {
+        let Some(served) = self.served.get(pool) else {
+            return false;
+        };
+        if let Some(old) = self.endpoints.remove(&pool) {
+            tokio::spawn(old.stop());
+        }
+        let endpoint = Endpoint::start(
+            &self.options.device_plugin_directory,
+            &served.resource,
+            &self.instance,
+            Arc::clone(&served.service),
+            served.list.subscribe(),
+            (pool, self.events.clone()),
+        );
+        match endpoint {
+            Ok(endpoint) => {
+                tracing::info!(resource = %served.resource, socket = %endpoint.socket.path().display(), "serving");
+                self.endpoints.insert(pool, endpoint);
+                true
+            }
+            Err(error) => {
+                tracing::error!(resource = %served.resource, %error, "cannot serve");
+                false
+            }
+        }
+    }
+
+    fn register(&self, pool: usize, epoch: u64, after: Duration) {
+        let (Some(served), Some(endpoint)) = (self.served.get(pool), self.endpoints.get(&pool)) else {
+            return;
+        };
+        let socket = self.options.device_plugin_directory.join(KUBELET_SOCKET);
+        let name = endpoint.socket.file_name().to_owned();
+        let (resource, options) = (served.resource.clone(), served.service.options());
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            if !after.is_zero() {
+                sleep(after).await;
+            }
+            let registration = Registration {
+                endpoint: &name,
+                resource: &resource,
+                options,
+            };
+            let accepted = match kubelet::register(&socket, &registration, REGISTER_LIMIT).await {
+                Ok(identity) => {
+                    tracing::info!(%resource, "registered");
+                    Some(identity)
+                }
+                Err(error) => {
+                    tracing::warn!(%resource, %error, "not registered");
+                    None
+                }
+            };
+            let _ = events.send(Event::Answered {
+                pool,
+                epoch,
+                accepted,
+            });
+        });
+    }
+
+    /// The pools whose socket somebody removed: a starting kubelet removes them all.
+    fn lost_sockets(&self) -> Vec<Event> {
+        let lost = self
+            .endpoints
+            .iter()
+            .filter(|(_, endpoint)| !endpoint.socket.is_in_place());
+        lost.map(|(pool, _)| Event::SocketLost(*pool)).collect()
+    }
+
+    async fn stop(mut self) {
+        let stopping: Vec<_> = self
+            .endpoints
+            .drain()
+            .map(|(_, endpoint)| tokio::spawn(endpoint.stop()))
+            .collect();
+        for endpoint in stopping {
+            let _ = endpoint.await;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The netdevs of a PCI function.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::HostRoot;
+use super::wanted::WantedNetdevs;
+use crate::model::{LinkType, Netdev};
+
+/// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between. Representors
+/// are left out: they belong to other functions, and one that came back from a pod can have any name.
+pub(super) fn of_function(
+    host: &HostRoot,
+    directory: &str,
+    entries: &[String],
+    wanted: WantedNetdevs,
+) -> io::Result<Vec<Netdev>> {
+    let mut netdevs = Vec::new();
+    for entry in entries {
+        match entry.as_str() {
+            "net" => read(host, &format!("{directory}/net"), wanted, &mut netdevs)?,
+            virtio if is_numbered(virtio, "virtio") => {
+                below(host, &format!("{directory}/{virtio}"), wanted, &mut netdevs)?;
+            }
+            vdpa if is_numbered(vdpa, "vdpa") => {
+                let vdpa = format!("{directory}/{vdpa}");
+                for virtio in list(host, &vdpa)?
+                    .iter()
+                    .filter(|entry| is_numbered(entry, "virtio"))
+                {
+                    below(host, &format!("{vdpa}/{virtio}"), wanted, &mut netdevs)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(without_representors(netdevs))
+}
+
+fn below(
+    host: &HostRoot,
+    directory: &str,
+    wanted: WantedNetdevs,
+    netdevs: &mut Vec<Netdev>,
+) -> io::Result<()> {
+    read(host, &format!("{directory}/net"), wanted, netdevs)
+}
+
+fn read(
+    host: &HostRoot,
+    directory: &str,
+    wanted: WantedNetdevs,
+    netdevs: &mut Vec<Netdev>,
+) -> io::Result<()> {
+    for name in list(host, directory)? {
+        let attribute = |wanted: bool, attribute: &str| {
+            wanted
+                .then(|| host.read(&format!("{directory}/{name}/{attribute}")).ok())
+                .flatten()
+        };
+        netdevs.push(Netdev {
+            alternative_names: Vec::new(),
+            link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
+            port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
+            name,
+        });
+    }
+    Ok(())
+}
+
+/// The names in a directory that need not exist: a netdev may have gone into a pod with its directory.
+fn list(host: &HostRoot, directory: &str) -> io::Result<Vec<String>> {
+    match host.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+fn is_numbered(entry: &str, stem: &str) -> bool {
+    entry
+        .strip_prefix(stem)
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn link_type(number: &str) -> Option<LinkType> {
+    match number {
+        "1" => Some(LinkType::Ether),
+        "32" => Some(LinkType::Infiniband),
+        _ => None,
+    }
+}
+
+fn without_representors(mut netdevs: Vec<Netdev>) -> Vec<Netdev> {
+    netdevs.retain(|netdev| {
+        netdev
+            .port_name
+            .as_deref()
+            .is_none_or(|port| !is_representor(port))
+    });
+    // In switchdev mode the uplink calls itself `p<N>`; what has no port name beside it is not the uplink.
+    if netdevs
+        .iter()
+        .any(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink))
+    {
+        netdevs.retain(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink));
+    }
+    netdevs
+}
+
+/// `p0`, or `p0s1` of a split port: `devlink_port_phys_port_name_get`
+/// (<https://github.com/torvalds/linux/blob/master/net/devlink/port.c>).
+fn is_uplink(port: &str) -> bool {
+    is_numbered(port, "p")
+        || port
+            .split_once('s')
+            .is_some_and(|(port, part)| is_numbered(port, "p") && is_numbered(part, ""))
+}
+
+/// `pf0`, `pf0vf1`, `pf0sf3`, and the same of another controller, `c1pf0vf5`.
+fn is_representor(port: &str) -> bool {
+    let port = match port
+        .strip_prefix('c')
+        .and_then(|rest| rest.find("pf").map(|at| rest.split_at(at)))
+    {
+        Some((controller, rest)) if is_numbered(controller, "") => rest,
+        _ => port,
+    };
+    port.strip_prefix("pf")
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Adds the names that netlink told.
+pub(super) fn add_alternative_names(netdevs: &mut [Netdev], known: &HashMap<String, Vec<String>>) {
+    for netdev in netdevs {
+        if let Some(names) = known.get(&netdev.name) {
+            netdev.alternative_names.clone_from(names);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uplinks_and_representors_are_told_by_their_port_names() {
+        for port in ["p0", "p1", "p12", "p0s1"] {
+            assert!(is_uplink(port) && !is_representor(port), "{port}");
+        }
+        for port in [
+            "pf0vf1",
+            "pf0sf3",
+            "c1pf0vf5",
+            "c1pf0",
+            "pf0",
+            "pf0hpf",
+            "pf12vf100",
+        ] {
+            assert!(!is_uplink(port) && is_representor(port), "{port}");
+        }
+        for port in ["", "p", "px", "port0", "pfx", "c0", "1"] {
+            assert!(!is_uplink(port) && !is_representor(port), "{port}");
+        }
+    }
+}

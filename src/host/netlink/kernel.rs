@@ -1,0 +1,176 @@
+//! The kernel's own answers, over a blocking netlink socket.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::{Family, Link, Netlink, Route};
+
+/// Asks the kernel of this network namespace. Needs no privileges.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelNetlink;
+
+impl Netlink for KernelNetlink {
+    fn links(&self) -> io::Result<Vec<Link>> {
+        let answers = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let link = |message| match message {
+            RouteNetlinkMessage::NewLink(link) => Some(read_link(&link)),
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(link).collect())
+    }
+
+    fn default_routes(&self) -> io::Result<Vec<Route>> {
+        let mut routes = Vec::new();
+        for (family, address_family) in [
+            (Family::Inet, AddressFamily::Inet),
+            (Family::Inet6, AddressFamily::Inet6),
+        ] {
+            let mut question = RouteMessage::default();
+            question.header.address_family = address_family;
+            for answer in dump(RouteNetlinkMessage::GetRoute(question))? {
+                if let RouteNetlinkMessage::NewRoute(message) = answer {
+                    routes.extend(read_default(family, &message));
+                }
+            }
+        }
+        Ok(routes)
+    }
+}
+
+/// Sends a dump request and collects the answers until the kernel says that it is done.
+fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+    message.finalize();
+    let mut request = vec![0; message.buffer_len()];
+    message.serialize(&mut request);
+    socket.send(&request, 0)?;
+
+    let mut answers = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        if read_datagram(&datagram, &mut answers)? {
+            return Ok(answers);
+        }
+    }
+}
+
+/// Reads the messages of one datagram; true once the dump is done.
+fn read_datagram<T: NetlinkDeserializable>(datagram: &[u8], answers: &mut Vec<T>) -> io::Result<bool> {
+    let bad = |cause: String| io::Error::new(io::ErrorKind::InvalidData, cause);
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let message = NetlinkMessage::<T>::deserialize(rest).map_err(|error| bad(error.to_string()))?;
+        match message.payload {
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            NetlinkPayload::InnerMessage(inner) => answers.push(inner),
+            _ => {}
+        }
+        // Messages are padded to four bytes; a length of zero would never end.
+        let length = (message.header.length as usize).next_multiple_of(4).max(4);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+fn read_link(message: &LinkMessage) -> Link {
+    let mut link = Link {
+        index: message.header.index,
+        up: message.header.flags.contains(LinkFlags::Up),
+        ..Link::default()
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::Carrier(carrier) => link.carrier = Some(*carrier != 0),
+            LinkAttribute::Controller(index) => link.master = Some(*index).filter(|&index| index != 0),
+            // The peer of a veth in another namespace has an index of that namespace.
+            LinkAttribute::Link(index) if *index != link.index => link.lower = Some(*index),
+            LinkAttribute::LinkInfo(infos) => {
+                let kinds = infos.iter().filter_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+                link.kind = kinds.collect();
+            }
+            LinkAttribute::PropList(properties) => {
+                link.alternative_names
+                    .extend(properties.iter().filter_map(|property| match property {
+                        Prop::AltIfName(name) => Some(name.clone()),
+                        _ => None,
+                    }));
+            }
+            _ => {}
+        }
+    }
+    link
+}
+
+fn read_default(family: Family, message: &RouteMessage) -> Option<Route> {
+    if message.header.destination_prefix_length != 0 || message.header.kind != RouteType::Unicast {
+        return None;
+    }
+    let mut route = Route {
+        family,
+        table: u32::from(message.header.table),
+        interfaces: Vec::new(),
+        gateway: None,
+        protocol: u8::from(message.header.protocol),
+        metric: 0,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(table) => route.table = *table,
+            RouteAttribute::Oif(index) => route.interfaces.push(*index),
+            RouteAttribute::Priority(metric) => route.metric = *metric,
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => route.gateway = Some(address.to_string()),
+            RouteAttribute::Gateway(RouteAddress::Inet6(address)) => {
+                route.gateway = Some(address.to_string());
+            }
+            RouteAttribute::MultiPath(hops) => {
+                route
+                    .interfaces
+                    .extend(hops.iter().map(|hop| hop.interface_index));
+            }
+            _ => {}
+        }
+    }
+    Some(route)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_the_loopback_interface_and_every_route_has_an_interface() {
+        let links = KernelNetlink.links().unwrap();
+        let loopback = links.iter().find(|link| link.name == "lo").unwrap();
+        assert_eq!(loopback.index, 1);
+        for route in KernelNetlink.default_routes().unwrap() {
+            for interface in &route.interfaces {
+                assert!(links.iter().any(|link| link.index == *interface), "{route:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_datagram_is_an_error_and_not_a_panic() {
+        let mut answers: Vec<RouteNetlinkMessage> = Vec::new();
+        assert!(read_datagram(&[1, 2, 3], &mut answers).is_err());
+        assert!(read_datagram(&[0; 64], &mut answers).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! What a directory cannot hold: links and routes, as the kernel's netlink tells them.
+
+mod kernel;
+
+use std::io;
+
+pub use kernel::KernelNetlink;
+
+/// Answers of the kernel that are not in a file system. There are two sources: the kernel, and a recording.
+pub trait Netlink: Send + Sync {
+    /// All network interfaces (`RTM_GETLINK`).
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn links(&self) -> io::Result<Vec<Link>>;
+
+    /// All default routes of both families and all tables (`RTM_GETROUTE`).
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn default_routes(&self) -> io::Result<Vec<Route>>;
+}
+
+/// A network interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// Alternative names.
+    pub alternative_names: Vec<String>,
+    /// Administratively up.
+    pub up: bool,
+    /// Carrier, where the kernel tells it.
+    pub carrier: Option<bool>,
+    /// Index of the master (bond, bridge, VRF, team, OVS).
+    pub master: Option<u32>,
+    /// Index of the interface below (of a VLAN, say).
+    pub lower: Option<u32>,
+    /// Kind: `bond`, `vlan`, `openvswitch` …; empty for a plain interface.
+    pub kind: String,
+}
+
+/// Address family of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Inet,
+    /// IPv6.
+    Inet6,
+}
+
+/// A default route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Address family.
+    pub family: Family,
+    /// Routing table; 254 is `main`.
+    pub table: u32,
+    /// Indexes of the interfaces that it leaves through; several for a multipath route.
+    pub interfaces: Vec<u32>,
+    /// The gateway, as text.
+    pub gateway: Option<String>,
+    /// `rtm_protocol`: 2 kernel, 3 boot, 4 static, 9 router advertisement, 16 DHCP
+    /// (<https://github.com/torvalds/linux/blob/master/include/uapi/linux/rtnetlink.h>).
+    pub protocol: u8,
+    /// Metric (`RTA_PRIORITY`).
+    pub metric: u32,
+}
+
+/// The main routing table.
+pub const TABLE_MAIN: u32 = 254;
+/// `RTPROT_RA`: the route came from a router advertisement.
+pub const PROTOCOL_RA: u8 = 9;
+
+/// For a plain directory: nothing is known.
+#[derive(Debug, Clone, Copy)]
+pub struct NoNetlink;
+
+impl Netlink for NoNetlink {
+    fn links(&self) -> io::Result<Vec<Link>> {
+        Err(unknown())
+    }
+
+    fn default_routes(&self) -> io::Result<Vec<Route>> {
+        Err(unknown())
+    }
+}
+
+fn unknown() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "a directory holds no answers of netlink",
+    )
+}

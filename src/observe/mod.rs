@@ -1,0 +1,3 @@
+//! Floor 3: what the plugin says of itself.
+
+pub mod log;

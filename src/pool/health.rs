@@ -1,0 +1,42 @@
+//! Whether a device can be handed out, as far as the scan shows.
+
+use crate::config::Selector;
+use crate::model::{Device, Health};
+
+/// The first thing that keeps a container from using the device.
+///
+/// What cannot be read does not make a device unhealthy, and neither does a netdev that has moved into a pod.
+pub fn health(device: &Device, selector: Option<&Selector>) -> Health {
+    let unhealthy = |reason: String| Health::Unhealthy(reason);
+    let kernel_driver = device
+        .driver
+        .as_deref()
+        .filter(|_| device.vfio.is_none() && device.uio.is_none());
+    if let (true, Some(driver), None) = (device.is_kae_engine(), kernel_driver, &device.uacce) {
+        return unhealthy(format!(
+            "driver {driver} made no uacce node; load it with uacce_mode=1 or 2"
+        ));
+    }
+    if let Some(uacce) = &device.uacce {
+        if uacce.isolated {
+            return unhealthy(format!("{} is isolated by its driver after errors", uacce.name));
+        }
+        if let Some(state) = uacce.dev_state.filter(|&state| state != 0) {
+            return unhealthy(format!("{} is stopped (dev_state {state})", uacce.name));
+        }
+    }
+    let rdma_matters = selector.is_some_and(|selector| selector.is_rdma);
+    if let (true, Some(rdma)) = (rdma_matters, &device.rdma)
+        && rdma.uverbs.is_empty()
+    {
+        return unhealthy(format!(
+            "RDMA device {} has no uverbs device",
+            rdma.devices.join(", ")
+        ));
+    }
+    let matters = |path: &&String| rdma_matters || !path.starts_with("/dev/infiniband/");
+    match device.absent_nodes.iter().find(matters) {
+        Some(path) => unhealthy(format!("{path} does not exist")),
+        None => Health::Healthy,
+    }
+}
