@@ -1,6 +1,11 @@
 //! HTTP/2 over a unix listener, for one gRPC service.
 //!
 //! Without tonic's own transport: that one needs a router and keeps larger buffers for each connection.
+//!
+//! ```text
+//!  serving ── shutdown ──▶ farewell ── every connection ended, or 800 ms ──▶ done
+//!  accepts                 accepts nobody; calls in flight go on
+//! ```
 
 use std::convert::Infallible;
 use std::future::Future;

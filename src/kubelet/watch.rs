@@ -1,8 +1,19 @@
 //! Notices when a socket in a directory comes, goes, or is made anew.
+//!
+//! ```text
+//!            no inotify left, or no directory
+//!  ┌─────────┐ ─────────────────────────────▶ ┌───────┐
+//!  │ inotify │                                │ clock │   every 2 s, one warning
+//!  └─────────┘ ◀───────────────────────────── └───────┘
+//!   every 30 s      a later try succeeds
+//! ```
+//!
+//! Either only makes it look: what counts is whether the sockets are others than at the last look.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,14 +65,25 @@ impl SocketIdentity {
 pub struct Sockets(BTreeMap<OsString, SocketIdentity>);
 
 impl Sockets {
-    /// Reads a directory; one that cannot be read has no sockets.
-    pub fn read(directory: &Path) -> Self {
-        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        let sockets = entries.filter_map(|entry| {
-            let identity = SocketIdentity::from_metadata(&entry.metadata().ok()?)?;
-            Some((entry.file_name(), identity))
-        });
-        Self(sockets.collect())
+    /// Reads a directory; one that does not exist has no sockets.
+    ///
+    /// # Errors
+    /// When it cannot be read, which says nothing about the sockets.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        let entries = match std::fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            entries => entries?,
+        };
+        let mut sockets = BTreeMap::new();
+        for entry in entries {
+            let entry = entry?;
+            // A file that went in between is not there.
+            let identity = entry.metadata().ok();
+            if let Some(identity) = identity.as_ref().and_then(SocketIdentity::from_metadata) {
+                sockets.insert(entry.file_name(), identity);
+            }
+        }
+        Ok(Self(sockets))
     }
 
     /// The socket of that file name.
@@ -111,19 +133,21 @@ impl SocketWatch {
             watch.warn(&error);
         }
         // Once more, now that no change can go unseen.
-        watch.sockets = Sockets::read(directory);
+        watch.look();
         watch
     }
 
     /// Reads the directory at every `period`.
     pub fn polling(directory: &Path, period: Duration) -> Self {
-        Self {
+        let mut watch = Self {
             directory: directory.to_owned(),
             hint: Arc::new(Notify::new()),
             source: Source::ClockOnly,
             tick: ticks(period),
-            sockets: Sockets::read(directory),
-        }
+            sockets: Sockets::default(),
+        };
+        watch.look();
+        watch
     }
 
     /// Whether the directory is read at intervals only.
@@ -144,10 +168,19 @@ impl SocketWatch {
                 _ = self.tick.tick() => {}
             }
             self.follow_directory();
-            let now = Sockets::read(&self.directory);
-            if now != self.sockets {
-                self.sockets = now;
+            if self.look() {
                 return &self.sockets;
+            }
+        }
+    }
+
+    /// Whether the sockets are others than before; what cannot be read is as before.
+    fn look(&mut self) -> bool {
+        match Sockets::read(&self.directory) {
+            Ok(now) => now != std::mem::replace(&mut self.sockets, now.clone()),
+            Err(error) => {
+                tracing::debug!(directory = %self.directory.display(), %error, "cannot read the directory");
+                false
             }
         }
     }

@@ -1,8 +1,9 @@
-module descriptors
+module pcidp.test
 
 go 1.24.0
 
 require (
+	google.golang.org/grpc v1.72.1
 	google.golang.org/protobuf v1.36.5
 	k8s.io/kubelet v0.34.4
 )
@@ -12,5 +13,4 @@ require (
 	golang.org/x/sys v0.31.0 // indirect
 	golang.org/x/text v0.23.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250303144028-a0af3efb3deb // indirect
-	google.golang.org/grpc v1.72.1 // indirect
 )

@@ -164,7 +164,7 @@ impl StandIn {
         self.manager.state.subscribe()
     }
 
-    /// Waits until what it has seen meets a condition.
+    /// Waits until what it has seen meets a condition; in real time, since sockets do not know a paused clock.
     ///
     /// # Errors
     /// When that does not happen within [`PATIENCE`].
@@ -294,7 +294,8 @@ impl Drop for StandIn {
 }
 
 fn listen(directory: &Path, manager: &Arc<DeviceManager>) -> Result<(OwnSocket, JoinHandle<()>), BindError> {
-    for name in Sockets::read(directory).names() {
+    let sockets = Sockets::read(directory).unwrap_or_default();
+    for name in sockets.names() {
         let path = directory.join(name);
         if let Err(error) = std::fs::remove_file(&path) {
             tracing::warn!(path = %path.display(), %error, "cannot remove a socket");

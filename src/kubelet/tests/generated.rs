@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+
+use super::go::Program;
 
 /// Each API's file below `proto/`, its package, and its file below `gen/`.
 const APIS: [(&str, &str, &str); 3] = [
@@ -58,20 +59,9 @@ fn generated_code_is_what_the_proto_files_say() {
 
 /// What the Go module says, or nothing, loudly, where it cannot be had.
 fn theirs() -> Option<FileDescriptorSet> {
-    let skip = |reason: &str| {
-        eprintln!("SKIPPED: the kubelet's own descriptors were NOT compared with proto/: {reason}");
-        None
-    };
-    let output = Command::new("go")
-        .args(["run", "-mod=readonly", "."])
-        .current_dir(root().join("tests/go"))
-        .env("GOFLAGS", "")
-        .output();
-    match output {
-        Err(error) => skip(&format!("go cannot be run: {error}")),
-        Ok(output) if !output.status.success() => skip(String::from_utf8_lossy(&output.stderr).trim()),
-        Ok(output) => Some(FileDescriptorSet::decode(output.stdout.as_slice()).unwrap()),
-    }
+    let output = Program::build("descriptors")?.command().output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(FileDescriptorSet::decode(output.stdout.as_slice()).unwrap())
 }
 
 /// Everything that is visible on the wire, one fact a line.

@@ -3,6 +3,7 @@
 mod authority;
 mod endpoint;
 mod generated;
+mod go;
 mod memory;
 mod register;
 mod shelf;

@@ -104,3 +104,50 @@ async fn a_directory_that_is_replaced_is_followed() {
     assert_eq!(names, ["b.sock"]);
     assert!(!watch.is_polling());
 }
+
+#[test]
+fn a_node_without_inotify_is_watched_by_the_clock_until_there_is_some() {
+    // In a process of its own, with few file descriptors: `inotify_init` then says what an exhausted node says.
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "--ignored",
+            "kubelet::tests::watch::without_descriptors",
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "run by the test above"]
+async fn without_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = UnixListener::bind(directory.path().join("a.sock")).unwrap();
+    let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    all.pop();
+    // One is left: enough to read a directory, not for inotify with its queue.
+    let mut watch = SocketWatch::new(directory.path());
+    assert!(watch.is_polling());
+    assert!(watch.sockets().get("a.sock").is_some());
+    std::fs::remove_file(directory.path().join("a.sock")).unwrap();
+    assert!(within(watch.changed()).await.get("a.sock").is_none());
+    assert!(watch.is_polling());
+
+    // With none at all nothing is known, and nothing is said.
+    let _last = std::fs::File::open("/dev/null").unwrap();
+    let unseen = std::pin::pin!(tokio::time::timeout(Duration::from_secs(60), watch.changed())).await;
+    assert!(unseen.is_err());
+
+    drop(all);
+    let _second = UnixListener::bind(directory.path().join("b.sock")).unwrap();
+    assert!(within(watch.changed()).await.get("b.sock").is_some());
+    assert!(!watch.is_polling());
+}
