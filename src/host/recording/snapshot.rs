@@ -16,6 +16,9 @@ pub struct SnapshotOptions {
     pub identities: bool,
 }
 
+/// Begins a line of the header that tells what does not fit into a recording.
+pub(super) const LEFT_OUT: &str = "left out";
+
 /// Where a walk begins: a directory of links into `/sys/devices`, and what each of them leads to.
 const LINK_DIRECTORIES: [(&str, Place); 12] = [
     ("/sys/bus/pci/devices", Place::Device),
@@ -182,7 +185,7 @@ impl Recorder<'_> {
     fn insert(&mut self, path: &str, entry: Entry) {
         match self.recording.insert(path, entry) {
             Ok(()) | Err(EntryError::Twice(_)) => {}
-            Err(error) => self.notes.push(format!("left out: {error}")),
+            Err(error) => self.notes.push(format!("{LEFT_OUT}: {error}")),
         }
     }
 
