@@ -4,6 +4,7 @@
 //! private directory that the ordinary reader then reads ([`Recording::lay_out`]), taken from a machine
 //! ([`record`]) and from an unpacked copy of a machine's `/sys` ([`from_unpacked`]).
 
+mod answers;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -18,6 +19,7 @@ mod rules;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -16,6 +16,9 @@ pub struct SnapshotOptions {
     pub identities: bool,
 }
 
+/// Begins a line of the header that tells what does not fit into a recording.
+pub(super) const LEFT_OUT: &str = "left out";
+
 /// Where a walk begins: a directory of links into `/sys/devices`, and what each of them leads to.
 const LINK_DIRECTORIES: [(&str, Place); 12] = [
     ("/sys/bus/pci/devices", Place::Device),
@@ -34,8 +37,8 @@ const LINK_DIRECTORIES: [(&str, Place); 12] = [
 
 /// Reads a host into a recording.
 ///
-/// What cannot be read is part of the recording (`! ERRNO`), or a line of its header. Virtual interfaces with nothing
-/// below them (`veth`, `tun`, `lo`) are left out, unless a default route leaves through them.
+/// What cannot be read is part of the recording (`! ERRNO`), or a line of its header. Virtual interfaces without a device
+/// below them (`veth`, a bridge of those, `lo`) are left out, unless a default route leaves through them.
 pub fn record(host: &HostRoot, options: SnapshotOptions) -> Recording {
     let mut recorder = Recorder {
         host,
@@ -69,11 +72,7 @@ struct Recorder<'a> {
 
 impl Recorder<'_> {
     fn sys(&mut self, routed: &BTreeSet<String>) {
-        for name in self.names("/sys/class/net") {
-            if !routed.contains(&name) && self.is_idle_virtual(&name) {
-                self.left_out.insert(name);
-            }
-        }
+        self.leave_out_idle_interfaces(routed);
         for (directory, place) in LINK_DIRECTORIES {
             let names = self.names(directory);
             if self.host.list(directory).is_ok() {
@@ -148,11 +147,29 @@ impl Recorder<'_> {
         other.is_some_and(|other| self.left_out.contains(other))
     }
 
-    fn is_idle_virtual(&self, name: &str) -> bool {
-        let path = format!("/sys/class/net/{name}");
-        let is_virtual = |target: String| target.contains("/devices/virtual/net/");
-        self.host.link(&path).is_ok_and(is_virtual)
-            && !self.names(&path).iter().any(|name| name.starts_with("lower_"))
+    /// A virtual interface matters where something that matters lies below it, or a default route leaves through it.
+    fn leave_out_idle_interfaces(&mut self, routed: &BTreeSet<String>) {
+        let (mut idle, mut wanted) = (Vec::new(), Vec::new());
+        for name in self.names("/sys/class/net") {
+            let target = self.host.link(&format!("/sys/class/net/{name}"));
+            let is_virtual = target.is_ok_and(|target| target.contains("/devices/virtual/net/"));
+            if is_virtual && !routed.contains(&name) {
+                idle.push(name);
+            } else {
+                wanted.push(name);
+            }
+        }
+        self.left_out.extend(idle);
+        // Upwards from each, through bonds and the VLANs on top of them.
+        while let Some(name) = wanted.pop() {
+            for above in self.names(&format!("/sys/class/net/{name}")) {
+                if let Some(above) = above.strip_prefix("upper_")
+                    && self.left_out.remove(above)
+                {
+                    wanted.push(above.to_owned());
+                }
+            }
+        }
     }
 
     fn file(&mut self, path: &str) {
@@ -182,7 +199,7 @@ impl Recorder<'_> {
     fn insert(&mut self, path: &str, entry: Entry) {
         match self.recording.insert(path, entry) {
             Ok(()) | Err(EntryError::Twice(_)) => {}
-            Err(error) => self.notes.push(format!("left out: {error}")),
+            Err(error) => self.notes.push(format!("{LEFT_OUT}: {error}")),
         }
     }
 
@@ -320,6 +337,52 @@ mod tests {
         );
         assert_eq!(resolve(link, "../../../../../../etc"), None);
         assert_eq!(resolve(link, "/etc"), None);
+    }
+
+    #[test]
+    fn virtual_interfaces_are_recorded_where_a_device_lies_below_or_a_route_leaves_through_them() {
+        let interface = |name: &str, index: u32, links: &str| {
+            format!("\n/sys/devices/virtual/net/{name}/\n  ifindex = {index}\n{links}")
+        };
+        let text = [
+            "pcidp-host 1
+
+/sys/class/net/
+  bond0 -> ../../devices/virtual/net/bond0
+  bond0.7 -> ../../devices/virtual/net/bond0.7
+  bridge0 -> ../../devices/virtual/net/bridge0
+  eth0 -> ../../devices/pci0000:00/0000:00:03.0/net/eth0
+  tun0 -> ../../devices/virtual/net/tun0
+  veth0 -> ../../devices/virtual/net/veth0
+
+/sys/devices/pci0000:00/0000:00:03.0/net/eth0/
+  ifindex = 2
+  master -> ../../../../virtual/net/bond0
+  upper_bond0 -> ../../../../virtual/net/bond0
+",
+            &interface("bond0", 3, "  lower_eth0 -> ../../../pci0000:00/0000:00:03.0/net/eth0\n  upper_bond0.7 -> ../bond0.7\n"),
+            &interface("bond0.7", 4, "  lower_bond0 -> ../bond0\n"),
+            &interface("bridge0", 5, "  lower_veth0 -> ../veth0\n"),
+            &interface("tun0", 6, ""),
+            &interface("veth0", 7, "  upper_bridge0 -> ../bridge0\n"),
+            "\n[netlink]\n  link 5 bridge0 up\n  link 6 tun0 up\n  link 7 veth0 up master=bridge0\n  route inet default dev=tun0\n",
+        ]
+        .concat();
+        let host = Recording::parse(&text).unwrap().lay_out().unwrap();
+        let recording = record(&host, SnapshotOptions::default());
+        for (name, is_there) in [
+            ("bond0", true),
+            ("bond0.7", true),
+            ("bridge0", false),
+            ("eth0", true),
+            ("tun0", true),
+            ("veth0", false),
+        ] {
+            let link = format!("/sys/class/net/{name}");
+            assert_eq!(recording.get(&link).is_some(), is_there, "{name}");
+        }
+        assert!(!recording.to_string().contains("veth0"));
+        assert_eq!(recording.answers().unwrap().links.len(), 1);
     }
 
     #[test]
