@@ -39,24 +39,15 @@ pub(super) fn demo(arguments: &DemoArguments, out: &mut dyn Write) -> Outcome {
     let config =
         ConfigFile::parse("examples/demo.json".to_owned(), CONFIG.to_owned(), "intel.com").usable()?;
 
-    writeln!(
-        out,
-        "1. A host (recorded, testdata/hosts/demo.host) and three pools (examples/demo.json)\n"
-    )?;
+    writeln!(out, "1. A host (recorded, testdata/hosts/demo.host) and three pools (examples/demo.json)\n")?;
     let (inventory, pools) = host::look(&root, Some(&config));
     devices::print(&inventory, &pools, true, out)?;
     let uplink: PciAddress = UPLINK.parse()?;
     if let Some(device) = inventory.get(&DeviceId::from(uplink)) {
         let explanation = explain_device(&config.checked.config, &pools, device);
-        writeln!(
-            out,
-            "{}",
-            table::wrap(&format!("why:  {}", explanation.sentence), 6)
-        )?;
+        writeln!(out, "{}", table::wrap(&format!("why:  {}", explanation.sentence), 6))?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(&root, config, out))
 }
 
@@ -73,25 +64,15 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(&look_again),
     };
-    let names: Vec<String> = options
-        .config
-        .pools
-        .iter()
-        .map(|pool| pool.resource.to_string())
-        .collect();
+    let names: Vec<String> = options.config.pools.iter().map(|pool| pool.resource.to_string()).collect();
     let (stop, stopped) = oneshot::channel::<()>();
     let plugin = tokio::spawn(daemon::run(options, async {
         let _ = stopped.await;
     }));
 
-    writeln!(
-        out,
-        "\n2. Each pool registers with a kubelet (a small one of our own, over real sockets)\n"
-    )?;
+    writeln!(out, "\n2. Each pool registers with a kubelet (a small one of our own, over real sockets)\n")?;
     let all = |state: &crate::kubelet::stand_in::State| names.iter().all(|name| state.allocatable(name) > 0);
-    let state = kubelet
-        .eventually("every pool is registered and has told its devices", all)
-        .await?;
+    let state = kubelet.eventually("every pool is registered and has told its devices", all).await?;
     for name in &names {
         writeln!(out, "   {name:<24} {} devices", state.allocatable(name))?;
     }
@@ -115,21 +96,11 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
     pull(root, PULLED)?;
     look_again.notify_one();
     let gone = |state: &crate::kubelet::stand_in::State| {
-        !state
-            .resource(resource)
-            .devices()
-            .iter()
-            .any(|device| device.id == PULLED)
+        !state.resource(resource).devices().iter().any(|device| device.id == PULLED)
     };
-    let state = kubelet
-        .eventually("the device is gone from the list", gone)
-        .await?;
-    let left: Vec<String> = state
-        .resource(resource)
-        .devices()
-        .iter()
-        .map(|device| device.id.clone())
-        .collect();
+    let state = kubelet.eventually("the device is gone from the list", gone).await?;
+    let left: Vec<String> =
+        state.resource(resource).devices().iter().map(|device| device.id.clone()).collect();
     writeln!(out, "\n   {resource} is now {}", left.join(", "))?;
 
     drop(stop);
@@ -144,11 +115,7 @@ fn print_answer(answer: &ContainerAllocateResponse, out: &mut dyn Write) -> Resu
         writeln!(out, "{}", table::fold(&format!("     {name}={value}"), 8))?;
     }
     for node in &answer.devices {
-        writeln!(
-            out,
-            "     node {} as {} ({})",
-            node.host_path, node.container_path, node.permissions
-        )?;
+        writeln!(out, "     node {} as {} ({})", node.host_path, node.container_path, node.permissions)?;
     }
     Ok(())
 }

@@ -36,12 +36,7 @@ pub(super) fn print(
     header.push(if with_pools { "POOL" } else { "NAME" });
     let dash = || "-".to_owned();
     let row = |device: &Device| {
-        let pf = device.pf().map(|pf| {
-            pf.names
-                .first()
-                .cloned()
-                .unwrap_or_else(|| pf.address.to_string())
-        });
+        let pf = device.pf().map(|pf| pf.names.first().cloned().unwrap_or_else(|| pf.address.to_string()));
         let number = |number: Option<u32>| number.map_or_else(dash, |number| number.to_string());
         let mut row = vec![
             device.id.to_string(),
@@ -68,10 +63,7 @@ pub(super) fn print(
             writeln!(
                 out,
                 "{}",
-                table::wrap(
-                    &format!("note: {} carries `{route}`; it is never offered", device.id),
-                    6
-                )
+                table::wrap(&format!("note: {} carries `{route}`; it is never offered", device.id), 6)
             )?;
         }
     }
@@ -86,9 +78,7 @@ pub(super) fn kind(device: &Device) -> String {
     match &device.function {
         Function::Physical { vfs: 0 } => "PF".to_owned(),
         Function::Physical { vfs } => format!("PF +{vfs}"),
-        Function::Virtual {
-            index: Some(index), ..
-        } => format!("VF {index}"),
+        Function::Virtual { index: Some(index), .. } => format!("VF {index}"),
         Function::Virtual { index: None, .. } | Function::Orphan => "VF".to_owned(),
     }
 }
@@ -99,18 +89,11 @@ fn handle(device: &Device) -> Option<String> {
     if !netdevs.is_empty() {
         return Some(netdevs.join(","));
     }
-    device
-        .required_nodes()
-        .into_iter()
-        .next()
-        .map(|path| path.trim_start_matches("/dev/").to_owned())
+    device.required_nodes().into_iter().next().map(|path| path.trim_start_matches("/dev/").to_owned())
 }
 
 pub(super) fn pool_of(device: &Device, pools: &Pools) -> Option<String> {
-    let pool = pools
-        .pools
-        .iter()
-        .find(|pool| pool.member(device.id.as_str()).is_some())?;
+    let pool = pools.pools.iter().find(|pool| pool.member(device.id.as_str()).is_some())?;
     Some(pool.config.resource.to_string())
 }
 
@@ -188,11 +171,7 @@ impl DeviceReport {
             acpi_index: device.acpi_index,
             link_type: device.link_type(),
             netdevs: device.netdev_names().map(str::to_owned).collect(),
-            rdma_devices: device
-                .rdma
-                .as_ref()
-                .map(|rdma| rdma.devices.clone())
-                .unwrap_or_default(),
+            rdma_devices: device.rdma.as_ref().map(|rdma| rdma.devices.clone()).unwrap_or_default(),
             nodes: device.required_nodes(),
             absent_nodes: device.absent_nodes.clone(),
             default_route: device.default_route.as_ref().map(ToString::to_string),
@@ -204,10 +183,8 @@ impl DeviceReport {
 impl Report {
     fn new(inventory: &Inventory, pools: &Pools, with_pools: bool) -> Self {
         let report = |device: &Device| DeviceReport::new(device, with_pools.then(|| pool_of(device, pools)));
-        let note = |note: &crate::model::Note| NoteReport {
-            path: note.path.clone(),
-            cause: note.cause.clone(),
-        };
+        let note =
+            |note: &crate::model::Note| NoteReport { path: note.path.clone(), cause: note.cause.clone() };
         Self {
             devices: inventory.devices().iter().map(|device| report(device)).collect(),
             notes: inventory.notes().iter().map(note).collect(),

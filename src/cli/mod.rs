@@ -84,9 +84,7 @@ fn end(outcome: Outcome) -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// A config file and what was found in it.
@@ -100,35 +98,19 @@ impl ConfigFile {
     fn read(path: &Path, prefix: &str) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         let text = std::fs::read(path).map_err(|error| {
-            Failure::Input(format!(
-                "{shown}: {error}; name a config with --config-file, or mount one there"
-            ))
+            Failure::Input(format!("{shown}: {error}; name a config with --config-file, or mount one there"))
         })?;
-        Ok(Self::parse(
-            shown,
-            String::from_utf8_lossy(&text).into_owned(),
-            prefix,
-        ))
+        Ok(Self::parse(shown, String::from_utf8_lossy(&text).into_owned(), prefix))
     }
 
     fn parse(path: String, text: String, prefix: &str) -> Self {
-        let checked = config::check(
-            &text,
-            &config::Options {
-                default_prefix: prefix,
-                path: &path,
-            },
-        );
+        let checked = config::check(&text, &config::Options { default_prefix: prefix, path: &path });
         Self { path, text, checked }
     }
 
     /// Every problem as the user reads it, an empty line between two.
     fn problems(&self) -> String {
-        let rendered = self
-            .checked
-            .problems
-            .iter()
-            .map(|problem| problem.render(&self.path, &self.text));
+        let rendered = self.checked.problems.iter().map(|problem| problem.render(&self.path, &self.text));
         rendered.collect::<Vec<_>>().join("\n")
     }
 

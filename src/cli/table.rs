@@ -9,18 +9,13 @@ const GAP: &str = "  ";
 pub(super) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let header: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
     let width = |column: usize| {
-        let cells = std::iter::once(&header)
-            .chain(rows)
-            .filter_map(|row| row.get(column));
+        let cells = std::iter::once(&header).chain(rows).filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     for row in std::iter::once(&header).chain(rows) {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| format!("{cell:<width$}"))
-            .collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
         writeln!(out, "{}", shorten(cells.join(GAP).trim_end(), WIDTH))?;
     }
     Ok(())
@@ -76,10 +71,7 @@ mod tests {
     #[test]
     fn no_line_is_longer_than_a_hundred_columns() {
         let mut out = Vec::new();
-        let rows = vec![
-            vec!["a".to_owned(), "é".repeat(200)],
-            vec!["long name".to_owned(), "b".to_owned()],
-        ];
+        let rows = vec![vec!["a".to_owned(), "é".repeat(200)], vec!["long name".to_owned(), "b".to_owned()]];
         write(&mut out, &["ONE", "TWO"], &rows).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

@@ -41,24 +41,15 @@ fn imports_go_downward_and_host_and_kubelet_never_meet() {
     let mut wrong = Vec::new();
     for path in files {
         let relative = path.strip_prefix(&root).unwrap().to_owned();
-        let module = relative
-            .components()
-            .next()
-            .unwrap()
-            .as_os_str()
-            .to_str()
-            .unwrap()
-            .to_owned();
+        let module = relative.components().next().unwrap().as_os_str().to_str().unwrap().to_owned();
         if module == "lib.rs" || module == "main.rs" || module == "bin" {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
         for (number, line) in text.lines().enumerate() {
             for after in line.split("crate::").skip(1) {
-                let target: String = after
-                    .chars()
-                    .take_while(|c| c.is_ascii_lowercase() || *c == '_')
-                    .collect();
+                let target: String =
+                    after.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
                 if target.is_empty() {
                     continue;
                 }
@@ -66,25 +57,13 @@ fn imports_go_downward_and_host_and_kubelet_never_meet() {
                 let strangers =
                     target != module && [&target, &module].iter().all(|m| STRANGERS.contains(&m.as_str()));
                 if floor(&target) > floor(&module) || strangers {
-                    wrong.push(format!(
-                        "src/{}:{}: {}",
-                        relative.display(),
-                        number + 1,
-                        line.trim()
-                    ));
+                    wrong.push(format!("src/{}:{}: {}", relative.display(), number + 1, line.trim()));
                 }
             }
         }
     }
-    assert!(
-        imports > 50,
-        "only {imports} imports were found: is the search broken?"
-    );
-    assert!(
-        wrong.is_empty(),
-        "imports that go up or sideways:\n{}",
-        wrong.join("\n")
-    );
+    assert!(imports > 50, "only {imports} imports were found: is the search broken?");
+    assert!(wrong.is_empty(), "imports that go up or sideways:\n{}", wrong.join("\n"));
 }
 
 #[test]

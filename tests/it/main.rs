@@ -1,10 +1,5 @@
 //! Tests of the whole: recorded hosts, real sockets, real processes.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod house;
 mod node;

@@ -20,13 +20,7 @@ pub(crate) fn host(name: &str) -> HostRoot {
 
 /// Checks a config that stands in the test itself.
 pub(crate) fn check(text: &str, prefix: &str) -> Checked {
-    config::check(
-        text,
-        &config::Options {
-            default_prefix: prefix,
-            path: "config.json",
-        },
-    )
+    config::check(text, &config::Options { default_prefix: prefix, path: "config.json" })
 }
 
 /// A daemon with its kubelet. Dropping it ends both.
@@ -55,13 +49,7 @@ impl Node {
         let plugin = tokio::spawn(daemon::run(options, async {
             let _ = stopped.await;
         }));
-        Self {
-            kubelet,
-            look_again,
-            stop,
-            plugin,
-            directory,
-        }
+        Self { kubelet, look_again, stop, plugin, directory }
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -62,13 +62,7 @@ enum Difference {
     Later,
 }
 
-const MLX: &[&str] = &[
-    "0000:b1:00.1",
-    "0000:b1:00.2",
-    "0000:b1:00.3",
-    "0000:b1:00.4",
-    "0000:b1:00.5",
-];
+const MLX: &[&str] = &["0000:b1:00.1", "0000:b1:00.2", "0000:b1:00.3", "0000:b1:00.4", "0000:b1:00.5"];
 const IAVF: &[&str] = &["0000:17:01.0", "0000:17:01.1", "0000:17:01.2", "0000:17:01.3"];
 
 fn difference(question: &Question) -> Option<Difference> {
@@ -78,14 +72,12 @@ fn difference(question: &Question) -> Option<Difference> {
         "vendors-upper-hex" | "vendors-0x" => Devices(&[("intel.com/r", MLX)]),
         "drivers-none-bound" => Devices(&[("intel.com/r", &["0000:66:00.1"])]),
         "pciaddresses-short" => Devices(&[("intel.com/r", &["0000:17:01.0", "0000:17:01.1"])]),
-        "root-short" => Devices(&[(
-            "intel.com/r",
-            &["0000:17:11.0", "0000:17:11.1", "0000:17:11.2", "0000:17:11.3"],
-        )]),
-        "pf-same-twice" => Devices(&[(
-            "intel.com/r",
-            &["0000:17:01.0", "0000:17:01.1", "0000:17:01.6", "0000:17:01.7"],
-        )]),
+        "root-short" => {
+            Devices(&[("intel.com/r", &["0000:17:11.0", "0000:17:11.1", "0000:17:11.2", "0000:17:11.3"])])
+        }
+        "pf-same-twice" => {
+            Devices(&[("intel.com/r", &["0000:17:01.0", "0000:17:01.1", "0000:17:01.6", "0000:17:01.7"])])
+        }
         "name-with-dot" => Devices(&[("intel.com/my.pool", IAVF)]),
         "name-twice" => Devices(&[("intel.com/x", IAVF)]),
         "trailing-comma" => Devices(&[("intel.com/a", IAVF)]),
@@ -134,27 +126,17 @@ fn tree(name: &str) -> HostRoot {
 async fn every_question_gets_the_answer_of_the_go_plugin_or_a_deliberate_difference() {
     let questions = questions();
     assert!(questions.len() >= 105);
-    let by_name: HashMap<&str, &Question> = questions
-        .iter()
-        .filter(|q| q.tree == "two-socket")
-        .map(|q| (q.name.as_str(), q))
-        .collect();
+    let by_name: HashMap<&str, &Question> =
+        questions.iter().filter(|q| q.tree == "two-socket").map(|q| (q.name.as_str(), q)).collect();
     let mut trees: HashMap<String, HostRoot> = HashMap::new();
     let mut wrong = Vec::new();
     for question in &questions {
-        let host = trees
-            .entry(question.tree.clone())
-            .or_insert_with(|| tree(&question.tree));
+        let host = trees.entry(question.tree.clone()).or_insert_with(|| tree(&question.tree));
         for complaint in ask(question, &by_name, host).await {
             wrong.push(format!("{} / {}: {complaint}", question.tree, question.name));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} answers differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 async fn ask(question: &Question, by_name: &HashMap<&str, &Question>, host: &HostRoot) -> Vec<String> {
@@ -162,20 +144,14 @@ async fn ask(question: &Question, by_name: &HashMap<&str, &Question>, host: &Hos
         Value::String(text) => text.clone(),
         object => object.to_string(),
     };
-    let prefix = match question
-        .args
-        .iter()
-        .position(|argument| argument == "--resource-prefix")
-    {
+    let prefix = match question.args.iter().position(|argument| argument == "--resource-prefix") {
         Some(position) => question.args[position + 1].as_str(),
         None => "intel.com",
     };
     let checked = check(&text, prefix);
     let mut complaints = Vec::new();
-    let errors: Vec<String> = checked
-        .errors()
-        .map(|problem| problem.message.clone() + " " + &problem.json_path)
-        .collect();
+    let errors: Vec<String> =
+        checked.errors().map(|problem| problem.message.clone() + " " + &problem.json_path).collect();
     let difference = difference(question);
     match &difference {
         Some(Difference::Refused(words)) if !errors.iter().any(|error| error.contains(words)) => {
@@ -190,15 +166,9 @@ async fn ask(question: &Question, by_name: &HashMap<&str, &Question>, host: &Hos
     let expected = expected(question, difference.as_ref(), by_name);
     let node = Node::start(host, checked.config).await;
     let all_listed = |state: &pcidp::kubelet::stand_in::State| {
-        expected
-            .iter()
-            .all(|(name, ids)| state.resource(name).devices().len() == ids.len())
+        expected.iter().all(|(name, ids)| state.resource(name).devices().len() == ids.len())
     };
-    let state = match node
-        .kubelet
-        .eventually("every pool has its devices", all_listed)
-        .await
-    {
+    let state = match node.kubelet.eventually("every pool has its devices", all_listed).await {
         Ok(state) => state,
         Err(_) => node.kubelet.state(),
     };
@@ -206,38 +176,19 @@ async fn ask(question: &Question, by_name: &HashMap<&str, &Question>, host: &Hos
         .resources
         .iter()
         .map(|(name, resource)| {
-            (
-                name.clone(),
-                resource
-                    .devices()
-                    .iter()
-                    .map(|device| device.id.clone())
-                    .collect(),
-            )
+            (name.clone(), resource.devices().iter().map(|device| device.id.clone()).collect())
         })
         .collect();
     if found != expected {
         complaints.push(format!("pools {found:?}, expected {expected:?}"));
     }
-    for (name, pool) in question
-        .answer
-        .pools
-        .iter()
-        .filter(|(name, _)| found.contains_key(*name))
-    {
+    for (name, pool) in question.answer.pools.iter().filter(|(name, _)| found.contains_key(*name)) {
         complaints.extend(compare_health(pool, state.resource(name).devices()));
         for allocation in &pool.allocate {
-            match node
-                .kubelet
-                .allocate(name, std::slice::from_ref(&allocation.ids))
-                .await
-            {
+            match node.kubelet.allocate(name, std::slice::from_ref(&allocation.ids)).await {
                 Ok(answers) => {
                     let nodes = answers[0].devices.iter().map(|node| {
-                        format!(
-                            "{} -> {} {}",
-                            node.host_path, node.container_path, node.permissions
-                        )
+                        format!("{} -> {} {}", node.host_path, node.container_path, node.permissions)
                     });
                     complaints.extend(compare(allocation, &answers[0].envs, nodes.collect()));
                 }
@@ -258,16 +209,13 @@ fn expected(
     let ids = |ids: &[&str]| ids.iter().map(|&id| id.to_owned()).collect::<BTreeSet<String>>();
     let same = |question: &Question| -> BTreeMap<String, BTreeSet<String>> {
         let pools = question.answer.pools.iter();
-        pools
-            .map(|(name, pool)| (name.clone(), pool.devices.keys().cloned().collect()))
-            .collect()
+        pools.map(|(name, pool)| (name.clone(), pool.devices.keys().cloned().collect())).collect()
     };
     match difference {
         None => same(question),
-        Some(Difference::Devices(pools)) => pools
-            .iter()
-            .map(|(name, list)| (name.to_string(), ids(list)))
-            .collect(),
+        Some(Difference::Devices(pools)) => {
+            pools.iter().map(|(name, list)| (name.to_string(), ids(list))).collect()
+        }
         Some(Difference::As(name)) => same(by_name[name]),
         Some(Difference::More(name, more)) => {
             let mut pools = same(question);
@@ -286,10 +234,7 @@ fn compare_health(pool: &PoolAnswer, devices: &[Advertised]) -> Vec<String> {
         };
         let numa: Vec<u32> = device.numa_node.into_iter().collect();
         if device.healthy != (known.health == "Healthy") || numa != known.numa {
-            complaints.push(format!(
-                "{device:?}, expected {} on {:?}",
-                known.health, known.numa
-            ));
+            complaints.push(format!("{device:?}, expected {} on {:?}", known.health, known.numa));
         }
     }
     complaints
@@ -315,19 +260,11 @@ fn compare(known: &Allocation, env: &BTreeMap<String, String>, nodes: BTreeSet<S
     let expected: BTreeSet<String> = known.nodes.iter().cloned().collect();
     let forgotten = |node: &String| node.starts_with("/dev/uio") || node.starts_with("/dev/vfio/");
     let missing: Vec<_> = expected.difference(&nodes).collect();
-    let extra: Vec<_> = nodes
-        .difference(&expected)
-        .filter(|node| !(known.nodes.is_empty() && forgotten(node)))
-        .collect();
-    let extra: Vec<_> = extra
-        .into_iter()
-        .filter(|node| !node.starts_with("/dev/uio"))
-        .collect();
+    let extra: Vec<_> =
+        nodes.difference(&expected).filter(|node| !(known.nodes.is_empty() && forgotten(node))).collect();
+    let extra: Vec<_> = extra.into_iter().filter(|node| !node.starts_with("/dev/uio")).collect();
     if !missing.is_empty() || !extra.is_empty() {
-        complaints.push(format!(
-            "nodes for {:?}: missing {missing:?}, not expected {extra:?}",
-            known.ids
-        ));
+        complaints.push(format!("nodes for {:?}: missing {missing:?}, not expected {extra:?}", known.ids));
     }
     complaints
 }
@@ -336,8 +273,7 @@ fn compare(known: &Allocation, env: &BTreeMap<String, String>, nodes: BTreeSet<S
 fn covers(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
-            part.iter()
-                .all(|(key, value)| whole.get(key).is_some_and(|found| covers(found, value)))
+            part.iter().all(|(key, value)| whole.get(key).is_some_and(|found| covers(found, value)))
                 || part.is_empty()
         }
         (whole, part) => whole == part,

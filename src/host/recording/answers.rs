@@ -40,10 +40,7 @@ pub(super) fn read_route(words: &mut Words<'_>) -> Result<RecordedRoute, String>
     if words.next_word()?.as_deref() != Some("default") {
         return Err(format!("only default routes are recorded; {SHAPE}"));
     }
-    let mut route = RecordedRoute {
-        family,
-        ..RecordedRoute::default()
-    };
+    let mut route = RecordedRoute { family, ..RecordedRoute::default() };
     while let Some((key, value)) = words.next_pair()? {
         let value = value.ok_or_else(|| format!("`{key}` does not belong here; {SHAPE}"))?;
         let bad = |form: &str| format!("`{key}={value}` is wrong; write {form}");
@@ -59,9 +56,7 @@ pub(super) fn read_route(words: &mut Words<'_>) -> Result<RecordedRoute, String>
                 let known = PROTOCOLS.iter().find(|(name, _)| *name == value);
                 route.protocol = match known {
                     Some((_, number)) => *number,
-                    None => value
-                        .parse()
-                        .map_err(|_| bad("kernel, boot, static, ra, dhcp or a number"))?,
+                    None => value.parse().map_err(|_| bad("kernel, boot, static, ra, dhcp or a number"))?,
                 };
             }
             "metric" => route.metric = value.parse().map_err(|_| bad("a number"))?,
@@ -76,15 +71,8 @@ pub(super) fn read_route(words: &mut Words<'_>) -> Result<RecordedRoute, String>
 pub(super) fn read_devlink(words: &mut Words<'_>) -> Result<RecordedDevlink, String> {
     const SHAPE: &str =
         "write `devlink BUS/DEVICE`, then any of `eswitch=legacy`, `eswitch=switchdev`, `info.KEY=VALUE`";
-    let device = words
-        .next_word()?
-        .filter(|word| word.contains('/'))
-        .ok_or(SHAPE)?;
-    let mut devlink = RecordedDevlink {
-        device,
-        eswitch: None,
-        info: BTreeMap::new(),
-    };
+    let device = words.next_word()?.filter(|word| word.contains('/')).ok_or(SHAPE)?;
+    let mut devlink = RecordedDevlink { device, eswitch: None, info: BTreeMap::new() };
     while let Some((key, value)) = words.next_pair()? {
         let info = key.strip_prefix("info.").filter(|key| !key.is_empty());
         match (key, info, value) {

@@ -131,10 +131,7 @@ fn node(line: &str) -> Option<Option<(&str, Node)>> {
     let [path, major, minor] = *words.as_slice() else {
         return None;
     };
-    Some(Some((
-        path,
-        read_node(&format!("char {major}:{minor} 0600")).ok()?,
-    )))
+    Some(Some((path, read_node(&format!("char {major}:{minor} 0600")).ok()?)))
 }
 
 fn link_from_files(recording: &Recording, name: &str) -> Option<RecordedLink> {

@@ -228,20 +228,16 @@ impl Parser {
             }
         };
         if name.contains('/') {
-            return Err(format!(
-                "`{name}` is no name; write a line `/directory/` for each directory"
-            ));
+            return Err(format!("`{name}` is no name; write a line `/directory/` for each directory"));
         }
         self.insert(number, format!("{directory}/{name}"), entry)
     }
 
     fn insert(&mut self, number: usize, path: String, entry: Entry) -> Result<(), String> {
-        self.recording
-            .insert(&path, entry)
-            .map_err(|error| match (&error, self.lines.get(&path)) {
-                (EntryError::Twice(_), Some(line)) => format!("{error}: the first is on line {line}"),
-                _ => error.to_string(),
-            })?;
+        self.recording.insert(&path, entry).map_err(|error| match (&error, self.lines.get(&path)) {
+            (EntryError::Twice(_), Some(line)) => format!("{error}: the first is on line {line}"),
+            _ => error.to_string(),
+        })?;
         self.lines.insert(path, number);
         Ok(())
     }
@@ -252,22 +248,18 @@ impl Parser {
             Some("link") => {
                 let link = read_link(&mut words)?;
                 let other = [&link.master, &link.lower];
-                self.names
-                    .extend(other.into_iter().flatten().map(|name| (number, name.clone())));
+                self.names.extend(other.into_iter().flatten().map(|name| (number, name.clone())));
                 self.answers.links.push(link);
             }
             Some("route") => {
                 let route = read_route(&mut words)?;
-                self.names
-                    .extend(route.interfaces.iter().map(|name| (number, name.clone())));
+                self.names.extend(route.interfaces.iter().map(|name| (number, name.clone())));
                 self.answers.routes.push(route);
             }
             Some("devlink") => self.answers.devlinks.push(read_devlink(&mut words)?),
             _ => {
-                return Err(
-                    "write `link INDEX NAME …`, `route FAMILY default …` or `devlink BUS/DEVICE …`"
-                        .to_owned(),
-                );
+                return Err("write `link INDEX NAME …`, `route FAMILY default …` or `devlink BUS/DEVICE …`"
+                    .to_owned());
             }
         }
         Ok(())

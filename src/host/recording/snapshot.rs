@@ -141,9 +141,7 @@ impl Recorder<'_> {
 
     /// Whether a link `lower_NAME` or `upper_NAME` leads to an interface that is left out.
     fn is_left_out(&self, name: &str) -> bool {
-        let other = name
-            .strip_prefix("lower_")
-            .or_else(|| name.strip_prefix("upper_"));
+        let other = name.strip_prefix("lower_").or_else(|| name.strip_prefix("upper_"));
         other.is_some_and(|other| self.left_out.contains(other))
     }
 
@@ -181,18 +179,11 @@ impl Recorder<'_> {
 
     fn unreadable(&mut self, path: &str, error: &io::Error) {
         // It went while we looked, or it is a directory that nobody expects.
-        if matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
-        ) {
+        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) {
             return;
         }
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
-        let errno = if errno == Errno::UnknownErrno {
-            Errno::EIO
-        } else {
-            errno
-        };
+        let errno = if errno == Errno::UnknownErrno { Errno::EIO } else { errno };
         self.insert(path, Entry::Unreadable(errno));
     }
 
@@ -209,18 +200,11 @@ impl Recorder<'_> {
 
     fn dev(&mut self) {
         if !self.host.shows_nodes_at("/dev/null") {
-            self.notes
-                .push("/dev was not seen: its nodes are unknown".to_owned());
+            self.notes.push("/dev was not seen: its nodes are unknown".to_owned());
             return;
         }
         self.insert("/dev", Entry::Directory);
-        for directory in [
-            "/dev",
-            "/dev/net",
-            "/dev/infiniband",
-            "/dev/vfio",
-            "/dev/vfio/devices",
-        ] {
+        for directory in ["/dev", "/dev/net", "/dev/infiniband", "/dev/vfio", "/dev/vfio/devices"] {
             for name in self.names(directory) {
                 let path = format!("{directory}/{name}");
                 if !self.is_wanted_node(&path) {
@@ -234,23 +218,17 @@ impl Recorder<'_> {
     }
 
     fn is_wanted_node(&self, path: &str) -> bool {
-        let uacce = path
-            .strip_prefix("/dev/")
-            .map(|name| format!("/sys/class/uacce/{name}"));
+        let uacce = path.strip_prefix("/dev/").map(|name| format!("/sys/class/uacce/{name}"));
         rules::is_wanted_node(path) || uacce.is_some_and(|link| self.recording.get(&link).is_some())
     }
 
     fn answers(&mut self) -> Option<Answers> {
         let netlink = self.host.netlink();
-        let known = netlink
-            .links()
-            .and_then(|links| Ok((links, netlink.default_routes()?)));
+        let known = netlink.links().and_then(|links| Ok((links, netlink.default_routes()?)));
         match known {
             Ok((links, routes)) => Some(name_answers(&links, &routes)),
             Err(error) => {
-                self.notes.push(format!(
-                    "netlink could not be read: {error}; links and routes are unknown"
-                ));
+                self.notes.push(format!("netlink could not be read: {error}; links and routes are unknown"));
                 None
             }
         }
@@ -391,9 +369,7 @@ mod tests {
         let recording = record(&host, SnapshotOptions::default());
         for address in host.list("/sys/bus/pci/devices").unwrap_or_default() {
             let link = format!("/sys/bus/pci/devices/{address}");
-            let Some(Entry::Link(target)) = recording.get(&link) else {
-                panic!("{link} is missing")
-            };
+            let Some(Entry::Link(target)) = recording.get(&link) else { panic!("{link} is missing") };
             let vendor = format!("{}/vendor", resolve(&link, target).unwrap());
             assert!(recording.get(&vendor).is_some(), "{vendor} is missing");
         }
@@ -402,18 +378,13 @@ mod tests {
         assert_eq!(answers.routes.len(), routes.len());
         let text = recording.to_string();
         for link in host.list("/sys/class/net").unwrap_or_default() {
-            let address = host
-                .read(&format!("/sys/class/net/{link}/address"))
-                .unwrap_or_default();
+            let address = host.read(&format!("/sys/class/net/{link}/address")).unwrap_or_default();
             let is_set = address.bytes().any(|byte| !matches!(byte, b'0' | b':'));
             assert!(!is_set || !text.contains(&address), "{address} of {link}");
         }
         assert_eq!(Recording::parse(&text).unwrap(), recording);
         let again = record(&recording.lay_out().unwrap(), SnapshotOptions::default());
-        assert_eq!(
-            again.entries().collect::<Vec<_>>(),
-            recording.entries().collect::<Vec<_>>()
-        );
+        assert_eq!(again.entries().collect::<Vec<_>>(), recording.entries().collect::<Vec<_>>());
         assert_eq!(again.answers(), recording.answers());
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn take_word(text: &str) -> Result<(String, &str), String> {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
         let Some(Ok(word)) = values.next() else {
             return Err(
-                "this JSON string is broken; escape `\"` and `\\` with a `\\`, and close it".to_owned(),
+                "this JSON string is broken; escape `\"` and `\\` with a `\\`, and close it".to_owned()
             );
         };
         let rest = text.get(values.byte_offset()..).unwrap_or_default();
@@ -55,9 +55,7 @@ pub(super) fn take_word(text: &str) -> Result<(String, &str), String> {
     let end = text.find(' ').unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
     if !is_plain_word(word) {
-        return Err(
-            "a word is missing, or it has invisible characters; write it as a JSON string".to_owned(),
-        );
+        return Err("a word is missing, or it has invisible characters; write it as a JSON string".to_owned());
     }
     Ok((word.to_owned(), rest))
 }
@@ -103,9 +101,5 @@ pub(super) fn read_node(text: &str) -> Result<Node, String> {
         .and_then(|mode| u32::from_str_radix(mode, 8).ok())
         .ok_or(SHAPE)?;
     let node = Node { number: parsed, mode };
-    if node.number.to_string() == number {
-        Ok(node)
-    } else {
-        Err(SHAPE.to_owned())
-    }
+    if node.number.to_string() == number { Ok(node) } else { Err(SHAPE.to_owned()) }
 }
