@@ -26,6 +26,8 @@ pub(super) enum Command {
     Explain(ExplainArguments),
     /// Record a host as one text file, for tests and bug reports
     Snapshot(SnapshotArguments),
+    /// Show the main job on a recorded host, without hardware, cluster or privileges
+    Demo(DemoArguments),
     /// Print a config, its schema, shell completions or the man page
     #[command(subcommand)]
     Generate(Generate),
@@ -178,6 +180,13 @@ pub(super) struct SnapshotArguments {
     /// Write to this file instead of standard output
     #[arg(short = 'O', long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DemoArguments {
+    /// Also show what the plugin logs
+    #[arg(short, long)]
+    pub(super) verbose: bool,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -17,22 +17,14 @@ pub(super) fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Outcome 
     };
     match arguments.format.output {
         OutputFormat::Json => {
-            writeln!(
-                out,
-                "{}",
-                serde_json::to_string_pretty(&Report::new(&file, pools.as_ref()))?
-            )?;
+            writeln!(out, "{}", serde_json::to_string_pretty(&Report::new(&file, pools.as_ref()))?)?;
         }
         OutputFormat::Table => text(&file, pools.as_ref(), out)?,
     }
     let errors = file.checked.errors().count();
     let warnings = file.checked.warnings().count();
     match errors > 0 || (arguments.strict && warnings > 0) {
-        true => Err(Failure::Input(format!(
-            "{}: {}",
-            file.path,
-            counts(errors, warnings)
-        ))),
+        true => Err(Failure::Input(format!("{}: {}", file.path, counts(errors, warnings)))),
         false => Ok(()),
     }
 }
@@ -52,20 +44,10 @@ fn text(file: &ConfigFile, pools: Option<&Pools>, out: &mut dyn Write) -> std::i
     }
     for refused in &config.refused {
         let fallback = format!("resourceList[{}]", refused.position);
-        writeln!(
-            out,
-            "{}: NOT served: {}",
-            refused.resource.as_ref().unwrap_or(&fallback),
-            refused.reason
-        )?;
+        writeln!(out, "{}: NOT served: {}", refused.resource.as_ref().unwrap_or(&fallback), refused.reason)?;
     }
     for (position, pool) in pools.iter().flat_map(|pools| pools.pools.iter().enumerate()) {
-        writeln!(
-            out,
-            "{}: {} devices on this host",
-            pool.config.resource,
-            pool.members.len()
-        )?;
+        writeln!(out, "{}: {} devices on this host", pool.config.resource, pool.members.len())?;
         for (owner, ids) in lost(pools, position) {
             writeln!(
                 out,
@@ -89,12 +71,8 @@ fn lost(pools: Option<&Pools>, position: usize) -> Vec<(String, Vec<String>)> {
         return Vec::new();
     };
     let owners = pools.pools.iter().enumerate().filter_map(|(owner, owning)| {
-        let ids: Vec<String> = pool
-            .lost
-            .iter()
-            .filter(|(_, by)| *by == owner)
-            .map(|(id, _)| id.to_string())
-            .collect();
+        let ids: Vec<String> =
+            pool.lost.iter().filter(|(_, by)| *by == owner).map(|(id, _)| id.to_string()).collect();
         (!ids.is_empty()).then(|| (owning.config.resource.to_string(), ids))
     });
     owners.collect()
@@ -142,12 +120,7 @@ impl<'a> Report<'a> {
         let config = &file.checked.config;
         let devices = |position: usize| {
             let members = &pools?.pools.get(position)?.members;
-            Some(
-                members
-                    .iter()
-                    .map(|member| member.device.id.to_string())
-                    .collect(),
-            )
+            Some(members.iter().map(|member| member.device.id.to_string()).collect())
         };
         let served = config.pools.iter().enumerate().map(|(position, pool)| Served {
             resource: pool.resource.to_string(),

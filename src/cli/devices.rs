@@ -26,18 +26,17 @@ pub(super) fn devices(arguments: &DevicesArguments, out: &mut dyn Write) -> Outc
     Ok(())
 }
 
-fn print(inventory: &Inventory, pools: &Pools, with_pools: bool, out: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn print(
+    inventory: &Inventory,
+    pools: &Pools,
+    with_pools: bool,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let mut header = vec!["ADDRESS", "KIND", "PF", "DRIVER", "NUMA", "GROUP", "NETDEV/NODE"];
-    header.extend(with_pools.then_some("POOL"));
-    header.push("NAME");
+    header.push(if with_pools { "POOL" } else { "NAME" });
     let dash = || "-".to_owned();
     let row = |device: &Device| {
-        let pf = device.pf().map(|pf| {
-            pf.names
-                .first()
-                .cloned()
-                .unwrap_or_else(|| pf.address.to_string())
-        });
+        let pf = device.pf().map(|pf| pf.names.first().cloned().unwrap_or_else(|| pf.address.to_string()));
         let number = |number: Option<u32>| number.map_or_else(dash, |number| number.to_string());
         let mut row = vec![
             device.id.to_string(),
@@ -48,8 +47,10 @@ fn print(inventory: &Inventory, pools: &Pools, with_pools: bool, out: &mut dyn W
             number(device.iommu_group),
             handle(device).unwrap_or_else(dash),
         ];
-        row.extend(with_pools.then(|| pool_of(device, pools).unwrap_or_else(dash)));
-        row.push(format!("{}:{} {}", device.vendor, device.device, names(device).1));
+        row.push(match with_pools {
+            true => pool_of(device, pools).unwrap_or_else(dash),
+            false => format!("{}:{} {}", device.vendor, device.device, names(device).1),
+        });
         row
     };
     let rows: Vec<Vec<String>> = inventory.devices().iter().map(|device| row(device)).collect();
@@ -62,10 +63,7 @@ fn print(inventory: &Inventory, pools: &Pools, with_pools: bool, out: &mut dyn W
             writeln!(
                 out,
                 "{}",
-                table::wrap(
-                    &format!("note: {} carries `{route}`; it is never offered", device.id),
-                    6
-                )
+                table::wrap(&format!("note: {} carries `{route}`; it is never offered", device.id), 6)
             )?;
         }
     }
@@ -80,9 +78,7 @@ pub(super) fn kind(device: &Device) -> String {
     match &device.function {
         Function::Physical { vfs: 0 } => "PF".to_owned(),
         Function::Physical { vfs } => format!("PF +{vfs}"),
-        Function::Virtual {
-            index: Some(index), ..
-        } => format!("VF {index}"),
+        Function::Virtual { index: Some(index), .. } => format!("VF {index}"),
         Function::Virtual { index: None, .. } | Function::Orphan => "VF".to_owned(),
     }
 }
@@ -93,18 +89,11 @@ fn handle(device: &Device) -> Option<String> {
     if !netdevs.is_empty() {
         return Some(netdevs.join(","));
     }
-    device
-        .required_nodes()
-        .into_iter()
-        .next()
-        .map(|path| path.trim_start_matches("/dev/").to_owned())
+    device.required_nodes().into_iter().next().map(|path| path.trim_start_matches("/dev/").to_owned())
 }
 
 pub(super) fn pool_of(device: &Device, pools: &Pools) -> Option<String> {
-    let pool = pools
-        .pools
-        .iter()
-        .find(|pool| pool.member(device.id.as_str()).is_some())?;
+    let pool = pools.pools.iter().find(|pool| pool.member(device.id.as_str()).is_some())?;
     Some(pool.config.resource.to_string())
 }
 
@@ -182,11 +171,7 @@ impl DeviceReport {
             acpi_index: device.acpi_index,
             link_type: device.link_type(),
             netdevs: device.netdev_names().map(str::to_owned).collect(),
-            rdma_devices: device
-                .rdma
-                .as_ref()
-                .map(|rdma| rdma.devices.clone())
-                .unwrap_or_default(),
+            rdma_devices: device.rdma.as_ref().map(|rdma| rdma.devices.clone()).unwrap_or_default(),
             nodes: device.required_nodes(),
             absent_nodes: device.absent_nodes.clone(),
             default_route: device.default_route.as_ref().map(ToString::to_string),
@@ -198,10 +183,8 @@ impl DeviceReport {
 impl Report {
     fn new(inventory: &Inventory, pools: &Pools, with_pools: bool) -> Self {
         let report = |device: &Device| DeviceReport::new(device, with_pools.then(|| pool_of(device, pools)));
-        let note = |note: &crate::model::Note| NoteReport {
-            path: note.path.clone(),
-            cause: note.cause.clone(),
-        };
+        let note =
+            |note: &crate::model::Note| NoteReport { path: note.path.clone(), cause: note.cause.clone() };
         Self {
             devices: inventory.devices().iter().map(|device| report(device)).collect(),
             notes: inventory.notes().iter().map(note).collect(),

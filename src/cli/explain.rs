@@ -42,29 +42,21 @@ pub(super) fn explain(arguments: &ExplainArguments, out: &mut dyn Write) -> Outc
 /// The pool that the user named.
 fn position(config: &ConfigFile, what: &str) -> Result<usize, Failure> {
     let pools = &config.checked.config.pools;
-    let found = pools
-        .iter()
-        .position(|pool| pool.resource.to_string() == what || pool.resource.name() == what);
+    let found =
+        pools.iter().position(|pool| pool.resource.to_string() == what || pool.resource.name() == what);
     if let Some(position) = found {
         return Ok(position);
     }
     let is_it = |name: &str| name == what || name.split_once('/').is_some_and(|(_, name)| name == what);
     let mut refused = config.checked.config.refused.iter();
     if let Some(refused) = refused.find(|refused| refused.resource.as_deref().is_some_and(is_it)) {
-        return Err(Failure::Input(format!(
-            "pcidp: pool {what} is not served: {}",
-            refused.reason
-        )));
+        return Err(Failure::Input(format!("pcidp: pool {what} is not served: {}", refused.reason)));
     }
     let names: Vec<String> = pools.iter().map(|pool| pool.resource.to_string()).collect();
     Err(Failure::Input(format!(
         "pcidp: `{what}` is neither a PCI address nor a resource of {}; it has {}",
         config.path,
-        if names.is_empty() {
-            "none that can be served".to_owned()
-        } else {
-            names.join(", ")
-        }
+        if names.is_empty() { "none that can be served".to_owned() } else { names.join(", ") }
     )))
 }
 
@@ -78,21 +70,11 @@ fn device_text(
     writeln!(
         out,
         "{}",
-        table::wrap(
-            &format!(
-                "{}  {}:{} {vendor} {name}",
-                device.id, device.vendor, device.device
-            ),
-            2
-        )
+        table::wrap(&format!("{}  {}:{} {vendor} {name}", device.id, device.vendor, device.device), 2)
     )?;
     let mut facts = vec![kind(device)];
     if let Some(pf) = device.pf() {
-        let names = if pf.names.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", pf.names.join(", "))
-        };
+        let names = if pf.names.is_empty() { String::new() } else { format!(" ({})", pf.names.join(", ")) };
         facts = vec![format!("{} of {}{names}", kind(device), pf.address)];
     }
     facts.push(match &device.driver {
@@ -118,35 +100,24 @@ fn device_text(
             if pool.objects.len() > 1 {
                 writeln!(out, "  selectors[{position}]")?;
             }
-            for (key, answer) in &object.tests {
-                match answer {
-                    Ok(()) => writeln!(out, "  ok    {key}")?,
-                    Err(miss) => {
-                        writeln!(
-                            out,
-                            "{}",
-                            table::wrap(&format!("  MISS  {key:<14} wanted {}", miss.wanted), 30)
-                        )?;
-                        writeln!(
-                            out,
-                            "{}",
-                            table::wrap(&format!("{:22} found  {}", "", miss.found), 30)
-                        )?;
-                    }
-                }
+            let matched: Vec<&str> =
+                object.tests.iter().filter(|(_, answer)| answer.is_ok()).map(|(key, _)| *key).collect();
+            if !matched.is_empty() {
+                writeln!(out, "{}", table::wrap(&format!("  ok    {}", matched.join(", ")), 8))?;
+            }
+            for miss in object.tests.iter().filter_map(|(_, answer)| answer.as_ref().err()) {
+                writeln!(
+                    out,
+                    "{}",
+                    table::wrap(&format!("  MISS  {:<14} wanted {}", miss.key, miss.wanted), 30)
+                )?;
+                writeln!(out, "{}", table::wrap(&format!("{:22} found  {}", "", miss.found), 30))?;
             }
         }
     }
     for refused in &config.checked.config.refused {
-        let name = refused
-            .resource
-            .clone()
-            .unwrap_or_else(|| format!("resourceList[{}]", refused.position));
-        writeln!(
-            out,
-            "\n{}",
-            table::wrap(&format!("pool {name}: not served: {}", refused.reason), 2)
-        )?;
+        let name = refused.resource.clone().unwrap_or_else(|| format!("resourceList[{}]", refused.position));
+        writeln!(out, "\n{}", table::wrap(&format!("pool {name}: not served: {}", refused.reason), 2))?;
     }
     Ok(())
 }
@@ -162,31 +133,15 @@ fn pool_text(
             writeln!(out, "selectors[{position}]")?;
         }
         writeln!(out, "  {:>4} devices on the host", inventory.devices().len())?;
-        for Step {
-            key,
-            left,
-            wanted,
-            found,
-        } in steps
-        {
+        for Step { key, left, wanted, found } in steps {
             writeln!(out, "  {left:>4} left after {key}")?;
             if let Some(wanted) = wanted {
-                let found: Vec<String> = found
-                    .iter()
-                    .map(|(text, count)| format!("{count} × {text}"))
-                    .collect();
+                let found: Vec<String> =
+                    found.iter().map(|(text, count)| format!("{count} × {text}")).collect();
                 let shown = found.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
                 let more = found.len().saturating_sub(4);
-                let more = if more > 0 {
-                    format!(" and {more} other answers")
-                } else {
-                    String::new()
-                };
-                writeln!(
-                    out,
-                    "{}",
-                    table::wrap(&format!("       wanted {wanted}; found {shown}{more}"), 9)
-                )?;
+                let more = if more > 0 { format!(" and {more} other answers") } else { String::new() };
+                writeln!(out, "{}", table::wrap(&format!("       wanted {wanted}; found {shown}{more}"), 9))?;
             }
         }
     }
@@ -234,18 +189,12 @@ fn device_json(
 
 fn pool_json(explanation: &PoolExplanation, out: &mut dyn Write) -> Outcome {
     let step = |step: &Step| {
-        let found: Vec<_> = step
-            .found
-            .iter()
-            .map(|(text, count)| json!({"text": text, "devices": count}))
-            .collect();
+        let found: Vec<_> =
+            step.found.iter().map(|(text, count)| json!({"text": text, "devices": count})).collect();
         json!({"key": step.key, "left": step.left, "wanted": step.wanted, "found": found})
     };
-    let objects: Vec<Vec<_>> = explanation
-        .objects
-        .iter()
-        .map(|steps| steps.iter().map(step).collect())
-        .collect();
+    let objects: Vec<Vec<_>> =
+        explanation.objects.iter().map(|steps| steps.iter().map(step).collect()).collect();
     let members = explanation.members.iter().map(|(id, health)| {
         let reason = match health {
             crate::model::Health::Healthy => None,
@@ -253,10 +202,7 @@ fn pool_json(explanation: &PoolExplanation, out: &mut dyn Write) -> Outcome {
         };
         json!({"id": id.as_str(), "healthy": health.is_healthy(), "reason": reason})
     });
-    let lost = explanation
-        .lost
-        .iter()
-        .map(|(id, owner)| json!({"id": id.as_str(), "pool": owner}));
+    let lost = explanation.lost.iter().map(|(id, owner)| json!({"id": id.as_str(), "pool": owner}));
     let report = json!({
         "resource": explanation.resource,
         "sentence": explanation.sentence,

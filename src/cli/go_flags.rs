@@ -3,24 +3,12 @@
 use std::ffi::OsString;
 
 /// Flags of glog that have no meaning here. `-v` and `-log_dir` have one.
-const IGNORED: [&str; 5] = [
-    "logtostderr",
-    "alsologtostderr",
-    "stderrthreshold",
-    "vmodule",
-    "log_backtrace_at",
-];
+const IGNORED: [&str; 5] =
+    ["logtostderr", "alsologtostderr", "stderrthreshold", "vmodule", "log_backtrace_at"];
 /// Those of them that need no value.
 const BOOLEAN: [&str; 2] = ["logtostderr", "alsologtostderr"];
 /// Long flags that Go's `flag` package also takes with one dash.
-const LONG: [&str; 6] = [
-    "config-file",
-    "resource-prefix",
-    "use-cdi",
-    "log-dir",
-    "log_dir",
-    "log-level",
-];
+const LONG: [&str; 6] = ["config-file", "resource-prefix", "use-cdi", "log-dir", "log_dir", "log-level"];
 
 /// Gives long forms their second dash, and takes out what has no meaning here: the arguments, and what was left out.
 pub(super) fn translate(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
@@ -68,10 +56,7 @@ mod tests {
 
     fn translated(line: &str) -> (String, Vec<String>) {
         let (kept, ignored) = translate(line.split(' ').map(OsString::from));
-        let kept: Vec<String> = kept
-            .into_iter()
-            .map(|argument| argument.into_string().unwrap())
-            .collect();
+        let kept: Vec<String> = kept.into_iter().map(|argument| argument.into_string().unwrap()).collect();
         (kept.join(" "), ignored)
     }
 
@@ -79,10 +64,7 @@ mod tests {
     fn one_dash_is_as_good_as_two() {
         let (kept, ignored) =
             translated("pcidp -config-file=/a -resource-prefix x.y -use-cdi --log-level=10 -o json");
-        assert_eq!(
-            kept,
-            "pcidp --config-file=/a --resource-prefix x.y --use-cdi --log-level=10 -o json"
-        );
+        assert_eq!(kept, "pcidp --config-file=/a --resource-prefix x.y --use-cdi --log-level=10 -o json");
         assert!(ignored.is_empty());
     }
 
@@ -91,22 +73,11 @@ mod tests {
         let line = "pcidp -v 4 -logtostderr -alsologtostderr=true --stderrthreshold=INFO -vmodule a=1 -log_dir /x --v=3";
         let (kept, ignored) = translated(line);
         assert_eq!(kept, "pcidp -v 4 --log_dir /x -v=3");
-        assert_eq!(
-            ignored,
-            [
-                "--logtostderr",
-                "--alsologtostderr",
-                "--stderrthreshold",
-                "--vmodule"
-            ]
-        );
+        assert_eq!(ignored, ["--logtostderr", "--alsologtostderr", "--stderrthreshold", "--vmodule"]);
     }
 
     #[test]
     fn a_value_keeps_its_equals_signs_and_nothing_after_a_double_dash_is_touched() {
-        assert_eq!(
-            translated("pcidp -resource-prefix=a=b -- -v").0,
-            "pcidp --resource-prefix=a=b -- -v"
-        );
+        assert_eq!(translated("pcidp -resource-prefix=a=b -- -v").0, "pcidp --resource-prefix=a=b -- -v");
     }
 }

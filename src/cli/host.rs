@@ -19,8 +19,6 @@ pub(super) fn look(host: &HostRoot, config: Option<&ConfigFile>) -> (Inventory, 
         wanted = wanted.and(&file.checked.config);
     }
     let inventory = scan(host, &wanted);
-    let pools = config
-        .map(|file| assign(&file.checked.config, &inventory))
-        .unwrap_or_default();
+    let pools = config.map(|file| assign(&file.checked.config, &inventory)).unwrap_or_default();
     (inventory, pools)
 }

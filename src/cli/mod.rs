@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod demo;
 mod devices;
 mod explain;
 mod generate;
@@ -64,6 +65,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Devices(arguments) => devices::devices(&arguments, &mut out),
         Command::Explain(arguments) => explain::explain(&arguments, &mut out),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments, &mut out),
+        Command::Demo(arguments) => demo::demo(&arguments, &mut out),
         Command::Generate(what) => generate::generate(what, &mut out),
     };
     end(outcome.and_then(|()| Ok(out.flush()?)))
@@ -82,9 +84,7 @@ fn end(outcome: Outcome) -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// A config file and what was found in it.
@@ -98,32 +98,19 @@ impl ConfigFile {
     fn read(path: &Path, prefix: &str) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         let text = std::fs::read(path).map_err(|error| {
-            Failure::Input(format!(
-                "{shown}: {error}; name a config with --config-file, or mount one there"
-            ))
+            Failure::Input(format!("{shown}: {error}; name a config with --config-file, or mount one there"))
         })?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let checked = config::check(
-            &text,
-            &config::Options {
-                default_prefix: prefix,
-                path: &shown,
-            },
-        );
-        Ok(Self {
-            path: shown,
-            text,
-            checked,
-        })
+        Ok(Self::parse(shown, String::from_utf8_lossy(&text).into_owned(), prefix))
+    }
+
+    fn parse(path: String, text: String, prefix: &str) -> Self {
+        let checked = config::check(&text, &config::Options { default_prefix: prefix, path: &path });
+        Self { path, text, checked }
     }
 
     /// Every problem as the user reads it, an empty line between two.
     fn problems(&self) -> String {
-        let rendered = self
-            .checked
-            .problems
-            .iter()
-            .map(|problem| problem.render(&self.path, &self.text));
+        let rendered = self.checked.problems.iter().map(|problem| problem.render(&self.path, &self.text));
         rendered.collect::<Vec<_>>().join("\n")
     }
 

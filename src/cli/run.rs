@@ -28,9 +28,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         return Err(input("--use-cdi is not supported yet; leave it out"));
     }
     if arguments.registration == Registration::Watcher {
-        return Err(input(
-            "--registration watcher is not supported yet; write direct or auto",
-        ));
+        return Err(input("--registration watcher is not supported yet; write direct or auto"));
     }
     let format = match arguments.log_format {
         LogFormat::Text => log::Format::Text,
@@ -46,10 +44,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         "pcidp"
     );
     if !ignored.is_empty() {
-        tracing::warn!(
-            arguments = ignored.join(" "),
-            "arguments of the Go plugin that have no meaning here"
-        );
+        tracing::warn!(arguments = ignored.join(" "), "arguments of the Go plugin that have no meaning here");
     }
     let file =
         ConfigFile::read(&arguments.config.config_file, &arguments.config.resource_prefix)?.usable()?;
@@ -68,10 +63,8 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         scan_every: SCAN_EVERY,
         look_again: Arc::new(Notify::new()),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(4)
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -9,18 +9,13 @@ const GAP: &str = "  ";
 pub(super) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let header: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
     let width = |column: usize| {
-        let cells = std::iter::once(&header)
-            .chain(rows)
-            .filter_map(|row| row.get(column));
+        let cells = std::iter::once(&header).chain(rows).filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     for row in std::iter::once(&header).chain(rows) {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| format!("{cell:<width$}"))
-            .collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
         writeln!(out, "{}", shorten(cells.join(GAP).trim_end(), WIDTH))?;
     }
     Ok(())
@@ -37,16 +32,33 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
 
 /// Breaks a text into lines at spaces, each line after the first indented.
 pub(super) fn wrap(text: &str, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let width = lines.last().map_or(0, |line| line.chars().count());
-        if width > indent && width + 1 + word.chars().count() > WIDTH {
-            lines.push(format!("{:indent$}{word}", ""));
-        } else if let Some(line) = lines.last_mut() {
-            if width > 0 {
+    let words = text.trim_start();
+    let mut lines = vec![text.split_at(text.len() - words.len()).0.to_owned()];
+    let mut fresh = true;
+    for word in words.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if fresh || line.chars().count() + 1 + word.chars().count() <= WIDTH {
+            if !fresh {
                 line.push(' ');
             }
             line.push_str(word);
+        } else {
+            lines.push(format!("{:indent$}{word}", ""));
+        }
+        fresh = false;
+    }
+    lines.join("\n")
+}
+
+/// Breaks a text that has no spaces where the line ends.
+pub(super) fn fold(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for character in text.chars() {
+        if lines.last().is_some_and(|line| line.chars().count() == WIDTH) {
+            lines.push(" ".repeat(indent));
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(character);
         }
     }
     lines.join("\n")
@@ -59,10 +71,7 @@ mod tests {
     #[test]
     fn no_line_is_longer_than_a_hundred_columns() {
         let mut out = Vec::new();
-        let rows = vec![
-            vec!["a".to_owned(), "é".repeat(200)],
-            vec!["long name".to_owned(), "b".to_owned()],
-        ];
+        let rows = vec![vec!["a".to_owned(), "é".repeat(200)], vec!["long name".to_owned(), "b".to_owned()]];
         write(&mut out, &["ONE", "TWO"], &rows).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
@@ -75,5 +84,13 @@ mod tests {
         let wrapped = wrap(text.trim_end(), 4);
         assert!(wrapped.lines().all(|line| line.chars().count() <= WIDTH));
         assert_eq!(wrapped.split_whitespace().count(), 60);
+        assert_eq!(wrap("   kept  as it is", 4), "   kept  as it is");
+    }
+
+    #[test]
+    fn a_folded_text_keeps_its_characters() {
+        let folded = fold(&"x".repeat(250), 4);
+        assert_eq!(folded.lines().count(), 3);
+        assert_eq!(folded.matches('x').count(), 250);
     }
 }

@@ -50,9 +50,7 @@ impl Checked {
     }
 
     fn of(&self, severity: Severity) -> impl Iterator<Item = &Problem> {
-        self.problems
-            .iter()
-            .filter(move |problem| problem.severity == severity)
+        self.problems.iter().filter(move |problem| problem.severity == severity)
     }
 }
 
@@ -68,9 +66,7 @@ pub fn check(text: &str, options: &Options<'_>) -> Checked {
             (file(&mut reader, parsed.value.as_ref(), options), hidden)
         }
         Err(refusal) => {
-            reader
-                .found
-                .push(whole_file(refusal.span.clone(), refusal.message.clone()));
+            reader.found.push(whole_file(refusal.span.clone(), refusal.message.clone()));
             (Vec::new(), secrets_of_broken_text(text, &refusal.span))
         }
     };
@@ -88,30 +84,19 @@ pub fn check(text: &str, options: &Options<'_>) -> Checked {
             (error, _) => config.refused.push(RefusedPool {
                 position,
                 resource: pool.resource,
-                reason: error
-                    .map(|problem| problem.sentence(options.path))
-                    .unwrap_or_default(),
+                reason: error.map(|problem| problem.sentence(options.path)).unwrap_or_default(),
             }),
         }
     }
     let checked = Checked { config, problems };
     match checked.has_config() {
         true => checked,
-        false => Checked {
-            config: Config::default(),
-            ..checked
-        },
+        false => Checked { config: Config::default(), ..checked },
     }
 }
 
 fn whole_file(span: Range<usize>, message: String) -> Found {
-    Found {
-        severity: Severity::Error,
-        effect: Effect::File,
-        json_path: String::new(),
-        span,
-        message,
-    }
+    Found { severity: Severity::Error, effect: Effect::File, json_path: String::new(), span, message }
 }
 
 fn more_than_json(reader: &mut Reader, parsed: &Parsed<'_>) {
@@ -207,10 +192,8 @@ fn may_hold_secrets(key: &str, value: &Value<'_>) -> bool {
 
 /// Without a tree it is not known which values are secret: from `additionalInfo` on, no line is shown.
 fn secrets_of_broken_text(text: &str, span: &Range<usize>) -> Vec<Range<usize>> {
-    let line_end = text
-        .get(span.start..)
-        .and_then(|rest| rest.find('\n'))
-        .map_or(text.len(), |end| span.start + end);
+    let line_end =
+        text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |end| span.start + end);
     let before = text.get(..line_end).unwrap_or(text).to_ascii_lowercase();
     // An escape could spell the key too.
     let possible = before.contains("additional") || before.contains("\\u");

@@ -13,10 +13,7 @@ pub fn schema() -> Value {
         .collect();
     let mut schema = object(Level::File);
     if let Some(members) = schema.as_object_mut() {
-        members.insert(
-            "$schema".to_owned(),
-            "https://json-schema.org/draft/2020-12/schema".into(),
-        );
+        members.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
         members.insert("title".to_owned(), "pcidp config".into());
         members.insert("$defs".to_owned(), definitions.into());
         if let Some(properties) = members.get_mut("properties").and_then(Value::as_object_mut) {
@@ -37,10 +34,8 @@ fn definition(level: Level) -> &'static str {
 }
 
 fn object(level: Level) -> Value {
-    let properties: Map<String, Value> = level
-        .fields()
-        .map(|field| (field.name.to_owned(), property(field)))
-        .collect();
+    let properties: Map<String, Value> =
+        level.fields().map(|field| (field.name.to_owned(), property(field))).collect();
     let required: Vec<&str> = match level {
         Level::Pool => vec!["resourceName"],
         Level::WaitFor => vec!["devices"],
@@ -56,11 +51,7 @@ fn property(field: &Field) -> Value {
         Kind::Count(least, most) => json!({"type": ["integer", "null"], "minimum": least, "maximum": most}),
         Kind::Duration(..) => json!({"type": ["string", "null"], "pattern": "^[0-9]+(ms|s|m|h)$"}),
         Kind::Word(words) => {
-            let words: Vec<Value> = words()
-                .into_iter()
-                .map(Value::from)
-                .chain([Value::Null])
-                .collect();
+            let words: Vec<Value> = words().into_iter().map(Value::from).chain([Value::Null]).collect();
             json!({"enum": words})
         }
         Kind::List(entry) => json!({"type": ["array", "null"], "items": item(entry)}),
@@ -117,10 +108,7 @@ fn explanation(field: &Field) -> String {
         text.push_str(" Not supported yet.");
     }
     if !field.unsupported_words.is_empty() {
-        text.push_str(&format!(
-            " Not supported yet: {}.",
-            field.unsupported_words.join(", ")
-        ));
+        text.push_str(&format!(" Not supported yet: {}.", field.unsupported_words.join(", ")));
     }
     text
 }

@@ -48,9 +48,7 @@ pub(super) fn device_id(text: &str) -> Result<DeviceId, String> {
         [driver, kind, id] => {
             let word = |part: &str| {
                 !part.is_empty()
-                    && part
-                        .bytes()
-                        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+                    && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
             };
             word(driver) && word(kind) && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
         }
@@ -74,60 +72,44 @@ pub(super) fn pf_name(text: &str) -> Result<PfName, String> {
             _ => (pattern, None),
         };
         if pattern.is_empty() {
-            return Err(format!(
-                "`{text}` has no pattern; write one after re:, such as re:^ens1f0$"
-            ));
+            return Err(format!("`{text}` has no pattern; write one after re:, such as re:^ens1f0$"));
         }
         let regex = RegexBuilder::new(pattern).case_insensitive(true).build();
         let regex = regex.map_err(|error| {
             format!("`{text}` is not a regular expression: {error}; see the regex crate's syntax")
         })?;
-        return Ok(PfName {
-            name: NamePattern::Regex(regex),
-            indexes,
-        });
+        return Ok(PfName { name: NamePattern::Regex(regex), indexes });
     }
     let (name, indexes) = with_indexes(text)?;
     if name.trim().is_empty() {
-        return Err(format!(
-            "`{text}` has no PF name; write a name such as ens1f0 or ens1f0#0-3"
-        ));
+        return Err(format!("`{text}` has no PF name; write a name such as ens1f0 or ens1f0#0-3"));
     }
-    Ok(PfName {
-        name: NamePattern::Exact(name.to_owned()),
-        indexes,
-    })
+    Ok(PfName { name: NamePattern::Exact(name.to_owned()), indexes })
 }
 
 /// An entry of `rootDevices`.
 pub(super) fn root_device(text: &str) -> Result<RootDevice, String> {
     let (address, indexes) = with_indexes(text)?;
-    let address = address
-        .parse()
-        .map_err(|error: crate::model::ParseAddressError| error.to_string())?;
+    let address = address.parse().map_err(|error: crate::model::ParseAddressError| error.to_string())?;
     Ok(RootDevice { address, indexes })
 }
 
 fn with_indexes(text: &str) -> Result<(&str, Option<IndexRanges>), String> {
     match text.split_once('#') {
         None => Ok((text, None)),
-        Some((_, tail)) if tail.contains('#') => Err(format!(
-            "`{text}` has more than one #; write all indices after one, such as p0#0,2-7"
-        )),
+        Some((_, tail)) if tail.contains('#') => {
+            Err(format!("`{text}` has more than one #; write all indices after one, such as p0#0,2-7"))
+        }
         Some((name, tail)) => Ok((name, Some(ranges(text, tail)?))),
     }
 }
 
 fn looks_like_ranges(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .chars()
-            .all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | ' '))
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | ' '))
 }
 
 fn ranges(whole: &str, tail: &str) -> Result<IndexRanges, String> {
-    tail.parse()
-        .map_err(|error: crate::model::ParseRangesError| in_whole(whole, error))
+    tail.parse().map_err(|error: crate::model::ParseRangesError| in_whole(whole, error))
 }
 
 fn in_whole(whole: &str, error: impl Display) -> String {
@@ -165,9 +147,7 @@ mod tests {
         let entry = pf_name("p0#0,2-3").unwrap();
         assert!(entry.name.matches("P0") && !entry.name.matches("p01"));
         assert!(entry.indexes.unwrap().contains(3));
-        for text in [
-            "", "#1", "p0#", "p0#0-", "p0#7-3", "a#1#2", "p0#x", "re:", "re:(", "re:p#7-3",
-        ] {
+        for text in ["", "#1", "p0#", "p0#0-", "p0#7-3", "a#1#2", "p0#x", "re:", "re:(", "re:p#7-3"] {
             assert!(pf_name(text).is_err(), "{text}");
         }
     }

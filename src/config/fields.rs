@@ -23,13 +23,7 @@ pub enum Level {
 
 impl Level {
     /// Every level, outermost first.
-    pub const ALL: [Self; 5] = [
-        Self::File,
-        Self::Pool,
-        Self::Selector,
-        Self::Health,
-        Self::WaitFor,
-    ];
+    pub const ALL: [Self; 5] = [Self::File, Self::Pool, Self::Selector, Self::Health, Self::WaitFor];
 
     /// Where keys of this level are written.
     pub fn place(self) -> &'static str {
@@ -151,25 +145,15 @@ impl Field {
     }
 
     const fn unsupported(self) -> Self {
-        Self {
-            supported: false,
-            ..self
-        }
+        Self { supported: false, ..self }
     }
 
     const fn unsupported_words(self, unsupported_words: &'static [&'static str]) -> Self {
-        Self {
-            unsupported_words,
-            ..self
-        }
+        Self { unsupported_words, ..self }
     }
 }
 
-const ALL: &[DeviceType] = &[
-    DeviceType::NetDevice,
-    DeviceType::Accelerator,
-    DeviceType::AuxNetDevice,
-];
+const ALL: &[DeviceType] = &[DeviceType::NetDevice, DeviceType::Accelerator, DeviceType::AuxNetDevice];
 const NET: &[DeviceType] = &[DeviceType::NetDevice];
 const ACCELERATOR: &[DeviceType] = &[DeviceType::Accelerator];
 const AUXILIARY: &[DeviceType] = &[DeviceType::AuxNetDevice];

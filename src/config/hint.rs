@@ -62,6 +62,8 @@ fn new_form(object: &Object<'_>, drivers: Option<&str>) -> String {
     let addresses: Vec<String> = object
         .properties
         .iter()
+        // An entry has a dozen keys; one with thousands must not be searched for each of them.
+        .take(64)
         .filter(|property| property.name.as_str().eq_ignore_ascii_case("rootDevices"))
         .filter_map(|property| property.value.as_array())
         .flat_map(|array| &array.elements)

@@ -35,15 +35,8 @@ pub(super) fn read<'v>(
 ) -> Read<'v> {
     reader.pool = Some(position);
     let Some(object) = object else {
-        reader.not_an_object(
-            at,
-            r#"{"resourceName": "nic", "selectors": {"vendors": ["8086"]}}"#,
-        );
-        return Read {
-            config: None,
-            resource: None,
-            name: None,
-        };
+        reader.not_an_object(at, r#"{"resourceName": "nic", "selectors": {"vendors": ["8086"]}}"#);
+        return Read { config: None, resource: None, name: None };
     };
     let keys = reader.keys(object, at, Level::Pool);
     reader.device_type = device_type(reader, keys.get("deviceType"), object);
@@ -61,36 +54,28 @@ pub(super) fn read<'v>(
     let pre_start_check = reader.flag(keys.get("preStartCheck")).unwrap_or(false);
     let vfio = reader.word(keys.get("vfio")).unwrap_or_default();
     let allow_no_iommu = reader.flag(keys.get("allowNoIommu")).unwrap_or(true);
-    let allow_in_use = reader
-        .list(keys.get("allowInUse"), entries::device_id)
-        .unwrap_or_default();
+    let allow_in_use = reader.list(keys.get("allowInUse"), entries::device_id).unwrap_or_default();
     let uacce_view = reader.word(keys.get("uacceView")).unwrap_or_default();
 
-    let config = resource
-        .zip(reader.device_type)
-        .map(|(resource, device_type)| PoolConfig {
-            position,
-            resource,
-            device_type,
-            exclude_topology,
-            selectors,
-            additional_info,
-            allocation_policy,
-            health,
-            replicas,
-            wait_for,
-            settle: settle.unwrap_or(PoolConfig::SETTLE),
-            pre_start_check,
-            vfio,
-            allow_no_iommu,
-            allow_in_use,
-            uacce_view,
-        });
-    Read {
-        config,
-        resource: written,
-        name,
-    }
+    let config = resource.zip(reader.device_type).map(|(resource, device_type)| PoolConfig {
+        position,
+        resource,
+        device_type,
+        exclude_topology,
+        selectors,
+        additional_info,
+        allocation_policy,
+        health,
+        replicas,
+        wait_for,
+        settle: settle.unwrap_or(PoolConfig::SETTLE),
+        pre_start_check,
+        vfio,
+        allow_no_iommu,
+        allow_in_use,
+        uacce_view,
+    });
+    Read { config, resource: written, name }
 }
 
 fn device_type(reader: &mut Reader, key: Key<'_, '_>, pool: &Object<'_>) -> Option<DeviceType> {
@@ -118,9 +103,7 @@ fn resource<'v>(
     let prefix_key = keys.get("resourcePrefix");
     let prefix = reader.text(prefix_key);
     let prefix_is_bad = prefix_key.is_some() && prefix.is_none();
-    let prefix = prefix
-        .map(|(prefix, _)| prefix)
-        .filter(|prefix| !prefix.is_empty());
+    let prefix = prefix.map(|(prefix, _)| prefix).filter(|prefix| !prefix.is_empty());
     let prefix = prefix.unwrap_or(default_prefix);
     let name_key = keys.get("resourceName");
     let Some((name, at)) = reader.text(name_key) else {
@@ -151,10 +134,7 @@ fn allocation_policy(reader: &mut Reader, key: Key<'_, '_>) -> Vec<AllocationPol
     for policy in reader.list(key, AllocationPolicy::parse).unwrap_or_default() {
         match (policies.contains(&policy), key) {
             (true, Some((_, at))) => {
-                reader.warning(
-                    at,
-                    "a policy stands here more than once; remove the later ones".to_owned(),
-                );
+                reader.warning(at, "a policy stands here more than once; remove the later ones".to_owned());
             }
             _ => policies.push(policy),
         }
@@ -171,9 +151,7 @@ fn health(reader: &mut Reader, key: Key<'_, '_>) -> HealthPolicy {
     let keys = reader.applicable(keys);
     HealthPolicy {
         link: reader.word(keys.get("link")).unwrap_or(default.link),
-        down_after: reader
-            .duration(keys.get("downAfter"))
-            .unwrap_or(default.down_after),
+        down_after: reader.duration(keys.get("downAfter")).unwrap_or(default.down_after),
         up_after: reader.duration(keys.get("upAfter")).unwrap_or(default.up_after),
     }
 }
@@ -184,10 +162,7 @@ fn wait_for(reader: &mut Reader, key: Key<'_, '_>) -> Option<WaitFor> {
     let keys = reader.applicable(keys);
     let devices = keys.get("devices");
     if devices.is_none() {
-        reader.error(
-            &at,
-            "`waitFor` needs `devices`; write \"waitFor\": {\"devices\": 8}".to_owned(),
-        );
+        reader.error(&at, "`waitFor` needs `devices`; write \"waitFor\": {\"devices\": 8}".to_owned());
     }
     let devices = reader.count(devices);
     let timeout = reader.duration(keys.get("timeout")).unwrap_or(WaitFor::TIMEOUT);
@@ -208,11 +183,7 @@ fn additional_info(reader: &mut Reader, key: Key<'_, '_>) -> AdditionalInfo {
         let id = match parsed {
             Ok(id) => id,
             Err(message) => {
-                reader.entry_error(
-                    &target.at.path,
-                    target.key_span,
-                    message + "; or write * for every device",
-                );
+                reader.entry_error(&target.at.path, target.key_span, message + ", or * for every device");
                 continue;
             }
         };
@@ -234,20 +205,15 @@ fn additional_info(reader: &mut Reader, key: Key<'_, '_>) -> AdditionalInfo {
         for member in reader.members(values, &target.at) {
             match member.at.value.as_string_lit() {
                 Some(text) => {
-                    if entry
-                        .insert(member.key.to_owned(), text.value.to_string())
-                        .is_some()
-                    {
+                    if entry.insert(member.key.to_owned(), text.value.to_string()).is_some() {
                         reader.repeated(member.key, &member.at.path, member.key_span);
                     }
                 }
                 None if is_null(member.at.value) => {}
                 None => {
                     let is = described(member.at.value);
-                    let message = format!(
-                        "the value of `{}` is {is}; write a string in double quotes",
-                        member.key
-                    );
+                    let message =
+                        format!("the value of `{}` is {is}; write a string in double quotes", member.key);
                     reader.error(&member.at, message);
                 }
             }
@@ -258,14 +224,14 @@ fn additional_info(reader: &mut Reader, key: Key<'_, '_>) -> AdditionalInfo {
 
 /// Notes pools that share a name, which spoils the later one, and names whose variables collide.
 pub(super) fn compare_names(reader: &mut Reader, pools: &[(usize, Read<'_>)]) {
-    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    let mut owners: BTreeMap<String, usize> = BTreeMap::new();
     let mut variables: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (position, pool) in pools {
         let (Some(at), Some(written)) = (&pool.name, &pool.resource) else {
             continue;
         };
         reader.pool = Some(*position);
-        if let Some(first) = names.get(written) {
+        if let Some(first) = owners.get(written) {
             let message = format!(
                 "`{written}` is the name of resourceList[{first}] already, and that pool keeps it; write another name, \
                  or one pool with a list of selectors"
@@ -273,19 +239,14 @@ pub(super) fn compare_names(reader: &mut Reader, pools: &[(usize, Read<'_>)]) {
             reader.error(at, message);
             continue;
         }
-        names.insert(written.clone(), *position);
+        owners.insert(written.clone(), *position);
         let (prefix, name) = written.split_once('/').unwrap_or(("", written));
         let variable = variable_name(prefix, name);
-        let posix: String = variable
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect();
-        let own = [
-            format!("{variable}_INFO"),
-            format!("{posix}_INFO"),
-            variable,
-            posix,
-        ];
+        let posix: String =
+            variable.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let names = [variable, posix];
+        let own: Vec<String> =
+            names.iter().cloned().chain(names.iter().map(|name| format!("{name}_INFO"))).collect();
         if let Some((variable, (_, other))) =
             own.iter().find_map(|variable| variables.get_key_value(variable))
         {
@@ -296,9 +257,7 @@ pub(super) fn compare_names(reader: &mut Reader, pools: &[(usize, Read<'_>)]) {
             reader.warning(at, message);
         }
         for variable in own {
-            variables
-                .entry(variable)
-                .or_insert_with(|| (*position, written.clone()));
+            variables.entry(variable).or_insert_with(|| (*position, written.clone()));
         }
     }
 }

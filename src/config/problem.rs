@@ -70,20 +70,11 @@ impl Problem {
     /// The problem for a terminal: `path:line:column: error: message`, the JSON path, and an excerpt of `text`, the
     /// text that was checked. Values of `additionalInfo` are not shown.
     pub fn render(&self, path: &str, text: &str) -> String {
-        let Self {
-            line,
-            column,
-            severity,
-            message,
-            ..
-        } = self;
+        let Self { line, column, severity, message, .. } = self;
         let mut rendered = format!("{path}:{line}:{column}: {severity}: {message}\n");
         let margin = " ".repeat(line.to_string().len());
         if let Some((source, caret)) = self.excerpt(without_mark(text)) {
-            rendered.push_str(&format!(
-                "{margin} |\n{line} | {source}\n{margin} | {}\n",
-                caret.trim_end()
-            ));
+            rendered.push_str(&format!("{margin} |\n{line} | {source}\n{margin} | {}\n", caret.trim_end()));
         }
         if !self.json_path.is_empty() {
             rendered.push_str(&format!("{margin} = at {}\n", self.json_path));
@@ -116,16 +107,10 @@ impl Problem {
             shown.push((' ', true));
         }
         let first = shown.iter().position(|&(_, marked)| marked).unwrap_or(0);
-        let skip = if shown.len() > WIDTH {
-            first.saturating_sub(BEFORE)
-        } else {
-            0
-        };
+        let skip = if shown.len() > WIDTH { first.saturating_sub(BEFORE) } else { 0 };
         let window = || shown.iter().skip(skip).take(WIDTH);
         let source: String = window().map(|&(character, _)| character).collect();
-        let caret = window()
-            .map(|&(_, marked)| if marked { '^' } else { ' ' })
-            .collect();
+        let caret = window().map(|&(_, marked)| if marked { '^' } else { ' ' }).collect();
         Some((source.trim_end().to_owned(), caret))
     }
 }
@@ -146,11 +131,7 @@ pub(super) fn locate(text: &str, mut found: Vec<Found>, hidden: &Arc<[Range<usiz
     let (mut at, mut line, mut column) = (0, 1, 1);
     let place = |found: Found| {
         for character in text.get(at..found.span.start).unwrap_or_default().chars() {
-            (line, column) = if character == '\n' {
-                (line + 1, 1)
-            } else {
-                (line, column + 1)
-            };
+            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
         at = at.max(found.span.start);
         Problem {
@@ -173,13 +154,7 @@ fn printable(text: &str) -> String {
     let mut printable: String = text
         .chars()
         .take(MOST)
-        .map(|character| {
-            if character.is_control() {
-                '\u{fffd}'
-            } else {
-                character
-            }
-        })
+        .map(|character| if character.is_control() { '\u{fffd}' } else { character })
         .collect();
     if text.chars().nth(MOST).is_some() {
         printable.push('…');

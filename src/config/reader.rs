@@ -23,18 +23,12 @@ pub(super) struct At<'v> {
 
 impl<'v> At<'v> {
     pub(super) fn root(value: &'v Value<'v>) -> Self {
-        Self {
-            value,
-            path: String::new(),
-        }
+        Self { value, path: String::new() }
     }
 
     /// An element of a list at this place.
     pub(super) fn element(&self, position: usize, value: &'v Value<'v>) -> Self {
-        Self {
-            value,
-            path: format!("{}[{position}]", self.path),
-        }
+        Self { value, path: format!("{}[{position}]", self.path) }
     }
 
     fn member_path(&self, key: &str) -> String {
@@ -85,13 +79,12 @@ pub(super) struct Reader {
 
 impl Reader {
     fn note(&mut self, severity: Severity, effect: Effect, path: &str, span: Range<usize>, message: String) {
-        self.found.push(Found {
-            severity,
-            effect,
-            json_path: path.to_owned(),
-            span,
-            message,
-        });
+        self.found.push(Found { severity, effect, json_path: path.to_owned(), span, message });
+    }
+
+    /// Whether an error was noted after the first `before` problems.
+    pub(super) fn has_error_since(&self, before: usize) -> bool {
+        self.found.iter().skip(before).any(|found| found.severity == Severity::Error)
     }
 
     /// An error that spoils the pool, or outside of pools the file.
@@ -136,10 +129,7 @@ impl Reader {
             Member {
                 key,
                 key_span: property.name.start()..property.name.end(),
-                at: At {
-                    value: &property.value,
-                    path: at.member_path(key),
-                },
+                at: At { value: &property.value, path: at.member_path(key) },
             }
         };
         object.properties.iter().map(member).collect()
@@ -157,10 +147,7 @@ impl Reader {
                 }
                 continue;
             };
-            let value = At {
-                path: at.member_path(field.name),
-                ..member.at
-            };
+            let value = At { path: at.member_path(field.name), ..member.at };
             match keys.iter_mut().find(|(known, _)| known.name == field.name) {
                 None => keys.push((field, value)),
                 Some(earlier) => {
@@ -250,18 +237,11 @@ impl Reader {
             self.mistyped(field, at);
             return None;
         };
-        let count = number
-            .value
-            .parse()
-            .ok()
-            .filter(|count| (least..=most).contains(count));
+        let count = number.value.parse().ok().filter(|count| (least..=most).contains(count));
         if count.is_none() {
             self.error(
                 at,
-                format!(
-                    "`{}` is out of range; write a whole number from {least} to {most}",
-                    field.name
-                ),
+                format!("`{}` is out of range; write a whole number from {least} to {most}", field.name),
             );
         }
         count
@@ -362,10 +342,7 @@ impl Reader {
     /// An entry of a list of objects is something else.
     pub(super) fn not_an_object(&mut self, at: &At<'_>, example: &str) {
         let is = described(at.value);
-        self.error(
-            at,
-            format!("this entry is {is}; write an object, such as {example}, or remove it"),
-        );
+        self.error(at, format!("this entry is {is}; write an object, such as {example}, or remove it"));
     }
 }
 
@@ -418,10 +395,9 @@ fn is_default(field: &Field, value: &Value<'_>) -> bool {
 /// The string, or the strings of the list, at a place.
 fn words<'v>(at: &At<'v>) -> Vec<(At<'v>, &'v str)> {
     let texts: Vec<At<'v>> = match at.value.as_array() {
-        Some(array) => (0..)
-            .zip(&array.elements)
-            .map(|(position, value)| at.element(position, value))
-            .collect(),
+        Some(array) => {
+            (0..).zip(&array.elements).map(|(position, value)| at.element(position, value)).collect()
+        }
         None => vec![at.clone()],
     };
     let word = |at: At<'v>| at.value.as_string_lit().map(|text| (at.clone(), &*text.value));

@@ -37,6 +37,7 @@ pub(super) fn read(reader: &mut Reader, key: Key<'_, '_>, pool: &At<'_>) -> Vec<
 }
 
 fn selector(reader: &mut Reader, object: &Object<'_>, at: &At<'_>) -> Selector {
+    let before = reader.found.len();
     let keys = reader.keys(object, at, Level::Selector);
     let keys = reader.applicable(keys);
     let selector = Selector {
@@ -66,7 +67,8 @@ fn selector(reader: &mut Reader, object: &Object<'_>, at: &At<'_>) -> Selector {
         let message = "`vdpaType` and `isRdma` exclude each other; remove one, or write two selector objects";
         reader.error(vdpa, message.to_owned());
     }
-    if !reader.excluding && selector.takes_everything() {
+    // A selector that could not be read is no missing one.
+    if !reader.excluding && selector.takes_everything() && !reader.has_error_since(before) {
         everything(reader, at);
     }
     selector
@@ -79,8 +81,8 @@ fn any(text: &str) -> Result<String, String> {
 fn everything(reader: &mut Reader, at: &At<'_>) {
     if let Some(device_type) = reader.device_type {
         let message = format!(
-            "nothing is selected by, so every device of the type {} is taken; write a selector, such as \
-             \"vendors\": [\"8086\"], unless that is meant",
+            "without a selector, every device of the type {} is taken; write one, such as \"vendors\": [\"8086\"], \
+             unless that is meant",
             device_type.as_str()
         );
         reader.warning(at, message);
@@ -130,10 +132,11 @@ fn exclude(reader: &mut Reader, key: Key<'_, '_>) -> Option<Box<Selector>> {
         reader.error(&at, message.to_owned());
         return None;
     }
+    let before = reader.found.len();
     reader.excluding = true;
     let excluded = selector(reader, object, &at);
     reader.excluding = false;
-    if excluded.takes_everything() {
+    if excluded.takes_everything() && !reader.has_error_since(before) {
         let message = "`exclude` names nothing, so nothing is left out; write a selector in it, or remove it";
         reader.warning(&at, message.to_owned());
         return None;

@@ -36,10 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed<'_>, Refusal> {
             ),
         });
     }
-    let collect = CollectOptions {
-        comments: CommentCollectionStrategy::AsTokens,
-        tokens: true,
-    };
+    let collect = CollectOptions { comments: CommentCollectionStrategy::AsTokens, tokens: true };
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -94,21 +91,27 @@ fn strictly_json(text: &str, parsed: &Parsed<'_>) -> Result<(), Refusal> {
     let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) else {
         return Ok(());
     };
-    let line_start: usize = text
-        .split_inclusive('\n')
-        .take(error.line().saturating_sub(1))
-        .map(str::len)
-        .sum();
+    let line_start: usize =
+        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let mut start = (line_start + error.column().saturating_sub(1)).min(text.len());
     while !text.is_char_boundary(start) {
         start -= 1;
     }
+    // The column is that of the character or of the one before it, as the error was seen by looking ahead or not.
+    let foreign = |&(_, c): &(usize, char)| c.is_control() || !c.is_ascii() && c.is_whitespace();
+    let culprit = text.get(start..).unwrap_or_default().char_indices().take(2).find(foreign);
+    let (offset, character) = culprit.unwrap_or((0, ' '));
+    let name = match character {
+        ' ' => "this".to_owned(),
+        character => format!("the character U+{:04X}", u32::from(character)),
+    };
+    start += offset;
     Err(Refusal {
-        span: start..start,
-        message:
-            "this character is not allowed in JSON here; outside strings only spaces, tabs and line ends may \
-                  stand between values, and in a string a control character is written as \\n, \\t or \\u00XX"
-                .to_owned(),
+        span: start..start + character.len_utf8(),
+        message: format!(
+            "{name} is not allowed in JSON here; between values write spaces, tabs and line ends only, and in a string \
+             write control characters as \\n, \\t or \\u00XX"
+        ),
     })
 }
 
@@ -132,6 +135,7 @@ fn explain(kind: &ParseErrorKind) -> String {
         ParseErrorKind::MultipleRootJsonValues => {
             "text follows the end of the config; write one JSON object only"
         }
+        ParseErrorKind::UnexpectedTokenInObject => "write a key in double quotes here, or `}`",
         ParseErrorKind::UnexpectedWord => "a bare word is not JSON; write text in double quotes",
         other => return format!("this is not JSON: {}", other.to_string().to_lowercase()),
     };

@@ -48,34 +48,21 @@ impl Words for FunctionType {
 }
 
 impl Words for AllocationPolicy {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("numa", Self::Numa),
-        ("packed", Self::Packed),
-        ("spread", Self::Spread),
-        ("lru", Self::Lru),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("numa", Self::Numa), ("packed", Self::Packed), ("spread", Self::Spread), ("lru", Self::Lru)];
 }
 
 impl Words for LinkHealth {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("carrier", Self::Carrier),
-        ("ignore", Self::Ignore),
-        ("admin", Self::Admin),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("carrier", Self::Carrier), ("ignore", Self::Ignore), ("admin", Self::Admin)];
 }
 
 impl Words for VfioMode {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("group", Self::Group),
-        ("iommufd", Self::Iommufd),
-        ("both", Self::Both),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("group", Self::Group), ("iommufd", Self::Iommufd), ("both", Self::Both)];
 }
 
 impl Words for UacceView {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("filtered", Self::Filtered),
-        ("host", Self::Host),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("filtered", Self::Filtered), ("host", Self::Host)];
 }

@@ -39,9 +39,7 @@ impl DeviceInfoDirectory {
                 other => other?,
             };
             temporary.write_all(file.content.as_bytes())?;
-            temporary
-                .as_file()
-                .set_permissions(Permissions::from_mode(0o444))?;
+            temporary.as_file().set_permissions(Permissions::from_mode(0o444))?;
             temporary.persist(&path).map_err(|error| error.error)?;
             Ok(())
         };
@@ -54,14 +52,9 @@ impl DeviceInfoDirectory {
             return;
         };
         let prefix = format!("{resource}-").replace('/', "-");
-        for name in entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-        {
+        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
             // The id decides whose file it is: `a-b` is a resource too, beside `a`.
-            let id = name
-                .strip_prefix(&prefix)
-                .and_then(|rest| rest.strip_suffix("-device.json"));
+            let id = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix("-device.json"));
             let Some(address) = id.and_then(PciAddress::from_sysfs) else {
                 continue;
             };
@@ -88,18 +81,13 @@ mod tests {
     use super::*;
 
     fn file(name: &str, content: &str) -> DeviceInfoFile {
-        DeviceInfoFile {
-            device: "0000:01:00.0".into(),
-            name: name.to_owned(),
-            content: content.to_owned(),
-        }
+        DeviceInfoFile { device: "0000:01:00.0".into(), name: name.to_owned(), content: content.to_owned() }
     }
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }

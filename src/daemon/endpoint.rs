@@ -49,12 +49,7 @@ impl Endpoint {
                 }
             }
         });
-        Ok(Self {
-            socket,
-            stop,
-            serving,
-            forwarding,
-        })
+        Ok(Self { socket, stop, serving, forwarding })
     }
 
     /// Ends the streams, lets calls in flight finish, and removes the socket.

@@ -57,9 +57,7 @@ pub enum RunError {
 /// Only before the first pool is served; afterwards nothing makes it end but `shutdown`.
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     if !options.device_plugin_directory.is_dir() {
-        return Err(RunError::NoDirectory {
-            path: options.device_plugin_directory,
-        });
+        return Err(RunError::NoDirectory { path: options.device_plugin_directory });
     }
     let (events, mut received) = mpsc::unbounded_channel();
     let mut sockets = SocketWatch::new(&options.device_plugin_directory);
@@ -115,11 +113,7 @@ impl Daemon {
             let pool = Pool::empty(config);
             let service = PoolService::new(options.host.clone(), options.device_info.clone(), pool);
             let list = watch::Sender::new(DeviceList::from([]));
-            Served {
-                resource: config.resource.clone(),
-                service: Arc::new(service),
-                list,
-            }
+            Served { resource: config.resource.clone(), service: Arc::new(service), list }
         };
         Self {
             wanted: Arc::new(Wanted::of(&options.config)),
@@ -141,11 +135,8 @@ impl Daemon {
             return;
         }
         self.looking = Some(false);
-        let (host, wanted, events) = (
-            self.options.host.clone(),
-            Arc::clone(&self.wanted),
-            self.events.clone(),
-        );
+        let (host, wanted, events) =
+            (self.options.host.clone(), Arc::clone(&self.wanted), self.events.clone());
         tokio::task::spawn_blocking(move || {
             let started = Instant::now();
             let inventory = scan(&host, &wanted);
@@ -159,10 +150,7 @@ impl Daemon {
         if let Event::Scanned(inventory) = &event {
             self.scanned(inventory);
         }
-        let (state, actions) = step(
-            std::mem::replace(&mut self.state, State::new(Config::default())),
-            event,
-        );
+        let (state, actions) = step(std::mem::replace(&mut self.state, State::new(Config::default())), event);
         self.state = state;
         for action in actions {
             self.act(action);
@@ -174,11 +162,7 @@ impl Daemon {
             self.look();
         }
         for note in inventory.notes().iter().filter(|note| !self.notes.contains(note)) {
-            tracing::warn!(
-                path = note.path,
-                cause = note.cause,
-                "cannot read a part of the host"
-            );
+            tracing::warn!(path = note.path, cause = note.cause, "cannot read a part of the host");
         }
         self.notes = inventory.notes().to_vec();
     }
@@ -216,9 +200,7 @@ impl Daemon {
             return;
         };
         served.service.take(pool.clone());
-        self.options
-            .device_info
-            .sweep(&served.resource, |address| exists(&self.options.host, address));
+        self.options.device_info.sweep(&served.resource, |address| exists(&self.options.host, address));
     }
 
     fn bind(&mut self, pool: usize) -> bool {
@@ -261,11 +243,7 @@ impl Daemon {
             if !after.is_zero() {
                 sleep(after).await;
             }
-            let registration = Registration {
-                endpoint: &name,
-                resource: &resource,
-                options,
-            };
+            let registration = Registration { endpoint: &name, resource: &resource, options };
             let accepted = match kubelet::register(&socket, &registration, REGISTER_LIMIT).await {
                 Ok(identity) => {
                     tracing::info!(%resource, "registered");
@@ -276,29 +254,19 @@ impl Daemon {
                     None
                 }
             };
-            let _ = events.send(Event::Answered {
-                pool,
-                epoch,
-                accepted,
-            });
+            let _ = events.send(Event::Answered { pool, epoch, accepted });
         });
     }
 
     /// The pools whose socket somebody removed: a starting kubelet removes them all.
     fn lost_sockets(&self) -> Vec<Event> {
-        let lost = self
-            .endpoints
-            .iter()
-            .filter(|(_, endpoint)| !endpoint.socket.is_in_place());
+        let lost = self.endpoints.iter().filter(|(_, endpoint)| !endpoint.socket.is_in_place());
         lost.map(|(pool, _)| Event::SocketLost(*pool)).collect()
     }
 
     async fn stop(mut self) {
-        let stopping: Vec<_> = self
-            .endpoints
-            .drain()
-            .map(|(_, endpoint)| tokio::spawn(endpoint.stop()))
-            .collect();
+        let stopping: Vec<_> =
+            self.endpoints.drain().map(|(_, endpoint)| tokio::spawn(endpoint.stop())).collect();
         for endpoint in stopping {
             let _ = endpoint.await;
         }

@@ -24,11 +24,7 @@ pub struct PoolService {
 impl PoolService {
     /// A service that answers from `pool`.
     pub fn new(host: HostRoot, files: DeviceInfoDirectory, pool: Pool) -> Self {
-        Self {
-            host,
-            files,
-            pool: RwLock::new(Arc::new(pool)),
-        }
+        Self { host, files, pool: RwLock::new(Arc::new(pool)) }
     }
 
     /// From now on, answers from this state of the pool.
@@ -49,10 +45,7 @@ impl PoolService {
                     return Err(Refusal::Repeated { id: id.clone() });
                 }
                 let resource = || pool.config.resource.to_string();
-                pool.member(id).ok_or_else(|| Refusal::Unknown {
-                    id: id.clone(),
-                    resource: resource(),
-                })
+                pool.member(id).ok_or_else(|| Refusal::Unknown { id: id.clone(), resource: resource() })
             })
             .collect()
     }
@@ -60,10 +53,7 @@ impl PoolService {
     /// The device as it is now. Group, node and driver may have changed since the scan.
     fn current(&self, member: &Member, selector: Option<&Selector>) -> Result<Device, Refusal> {
         let known = &member.device;
-        let not_ready = |reason: String| Refusal::NotReady {
-            id: known.id.to_string(),
-            reason,
-        };
+        let not_ready = |reason: String| Refusal::NotReady { id: known.id.to_string(), reason };
         let device = host::refresh(&self.host, known).map_err(|note| not_ready(note.to_string()))?;
         if device.driver != known.driver {
             let name = |driver: &Option<String>| driver.clone().unwrap_or_else(|| "no driver".to_owned());
@@ -75,10 +65,7 @@ impl PoolService {
         }
         match health(&device, selector) {
             Health::Healthy => Ok(device),
-            Health::Unhealthy(reason) => Err(Refusal::Unhealthy {
-                id: known.id.to_string(),
-                reason,
-            }),
+            Health::Unhealthy(reason) => Err(Refusal::Unhealthy { id: known.id.to_string(), reason }),
         }
     }
 }
@@ -94,19 +81,15 @@ impl crate::kubelet::Pool for PoolService {
 
     fn allocate(&self, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
         let pool = self.pool();
-        let containers: Vec<Vec<&Member>> = containers
-            .iter()
-            .map(|ids| Self::members(&pool, ids))
-            .collect::<Result<_, _>>()?;
+        let containers: Vec<Vec<&Member>> =
+            containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
         let mut devices: HashMap<&str, Device> = HashMap::new();
         for member in containers.iter().flatten() {
             let device = self.current(member, pool.selector(member))?;
             devices.insert(member.device.id.as_str(), device);
         }
-        let wants_vhost = |member: &&Member| {
-            pool.selector(member)
-                .is_some_and(|selector| selector.need_vhost_net)
-        };
+        let wants_vhost =
+            |member: &&Member| pool.selector(member).is_some_and(|selector| selector.need_vhost_net);
         let shared = match containers.iter().flatten().any(wants_vhost) {
             true => host::shared_nodes(&self.host),
             false => Default::default(),

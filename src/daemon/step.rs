@@ -159,12 +159,7 @@ impl State {
             failures: 0,
         };
         let links = (0..config.pools.len()).map(link).collect();
-        Self {
-            config,
-            kubelet: None,
-            pools: Pools::default(),
-            links,
-        }
+        Self { config, kubelet: None, pools: Pools::default(), links }
     }
 
     /// The pools as they are now.
@@ -188,17 +183,9 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Action>) {
             actions.extend(state.link(pool).and_then(|link| link.bound(epoch, bound)));
         }
         Event::SocketLost(pool) => actions.extend(state.link(pool).and_then(Link::socket_lost)),
-        Event::Answered {
-            pool,
-            epoch,
-            accepted,
-        } => {
+        Event::Answered { pool, epoch, accepted } => {
             let kubelet = state.kubelet;
-            actions.extend(
-                state
-                    .link(pool)
-                    .and_then(|link| link.answered(epoch, accepted, kubelet)),
-            );
+            actions.extend(state.link(pool).and_then(|link| link.answered(epoch, accepted, kubelet)));
         }
         Event::StreamOpened(pool, open) => {
             actions.extend(state.link(pool).and_then(|link| link.stream_opened(open)));
@@ -222,11 +209,7 @@ impl State {
         let before = std::mem::replace(&mut self.pools, assign(&self.config, inventory));
         for (pool, link) in self.pools.pools.iter().zip(&mut self.links) {
             // What an endpoint answers from must be in place before the kubelet hears of it.
-            if !before
-                .pools
-                .get(link.position)
-                .is_some_and(|before| before.holds_the_same(pool))
-            {
+            if !before.pools.get(link.position).is_some_and(|before| before.holds_the_same(pool)) {
                 actions.push(Action::Take(link.position));
             }
             let list = advertised(pool);
@@ -250,28 +233,17 @@ impl Link {
 
     fn bind(&mut self) -> Action {
         let epoch = self.enter(Phase::Unbound);
-        Action::Bind {
-            pool: self.position,
-            epoch,
-        }
+        Action::Bind { pool: self.position, epoch }
     }
 
     fn register(&mut self, after: Duration) -> Action {
         let epoch = self.enter(Phase::Registering { again: false });
-        Action::Register {
-            pool: self.position,
-            epoch,
-            after,
-        }
+        Action::Register { pool: self.position, epoch, after }
     }
 
     fn wait(&mut self, phase: Phase, after: Duration) -> Action {
         let epoch = self.enter(phase);
-        Action::Timer {
-            pool: self.position,
-            epoch,
-            after,
-        }
+        Action::Timer { pool: self.position, epoch, after }
     }
 
     fn back_off(&mut self) -> Duration {
@@ -287,11 +259,7 @@ impl Link {
 
     /// The first loss after a lasting stream is answered at once.
     fn register_after_loss(&mut self) -> Action {
-        let after = if self.failures == 0 {
-            AFTER_LOSS
-        } else {
-            self.back_off()
-        };
+        let after = if self.failures == 0 { AFTER_LOSS } else { self.back_off() };
         self.failures += 1;
         self.register(after)
     }
@@ -317,11 +285,7 @@ impl Link {
             return None;
         }
         self.streams = 0;
-        Some(if bound {
-            self.register(Duration::ZERO)
-        } else {
-            self.pause(Phase::Unbound)
-        })
+        Some(if bound { self.register(Duration::ZERO) } else { self.pause(Phase::Unbound) })
     }
 
     fn socket_lost(&mut self) -> Option<Action> {

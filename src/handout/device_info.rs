@@ -32,11 +32,7 @@ pub fn device_info(resource: &ResourceName, device: &Device, selector: Option<&S
         pci: Pci {
             pci_address: device.id.as_str(),
             pf_pci_address: device.pf().map(|pf| pf.address.to_string()),
-            rdma_device: device
-                .rdma
-                .as_ref()
-                .filter(|_| with_rdma)
-                .map(|rdma| rdma.devices.join(",")),
+            rdma_device: device.rdma.as_ref().filter(|_| with_rdma).map(|rdma| rdma.devices.join(",")),
         },
     };
     DeviceInfoFile {

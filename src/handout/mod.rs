@@ -24,23 +24,15 @@ pub fn handout(pool: &PoolConfig, devices: &[(&Device, Option<&Selector>)], shar
     let mut info: BTreeMap<&str, Provided> = BTreeMap::new();
     for (device, selector) in &devices {
         let mut nodes = Vec::new();
-        info.insert(
-            device.id.as_str(),
-            provide(pool, device, *selector, shared, &mut nodes),
-        );
+        info.insert(device.id.as_str(), provide(pool, device, *selector, shared, &mut nodes));
         // A node is listed once however many devices share it.
-        handout.nodes.extend(
-            nodes
-                .into_iter()
-                .filter(|node: &DeviceNode| seen.insert(node.container.clone())),
-        );
+        handout
+            .nodes
+            .extend(nodes.into_iter().filter(|node: &DeviceNode| seen.insert(node.container.clone())));
         handout.files.push(device_info(&pool.resource, device, *selector));
     }
     let ids: Vec<&str> = devices.iter().map(|(device, _)| device.id.as_str()).collect();
-    let values = [
-        ("", ids.join(",")),
-        ("_INFO", serde_json::json!(info).to_string()),
-    ];
+    let values = [("", ids.join(",")), ("_INFO", serde_json::json!(info).to_string())];
     for name in [pool.resource.variable(), pool.resource.posix_variable()] {
         for (suffix, value) in &values {
             handout.variables.insert(format!("{name}{suffix}"), value.clone());

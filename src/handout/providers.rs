@@ -40,10 +40,7 @@ pub(super) fn provide(
         info.add("extraInfo", key, value);
     }
     if let Some(vfio) = &device.vfio {
-        let group = DeviceNode {
-            host: vfio.host_node(),
-            container: vfio.container_node(),
-        };
+        let group = DeviceNode { host: vfio.host_node(), container: vfio.container_node() };
         for (key, value) in [("mount", VFIO), ("vfio-mount", VFIO)] {
             info.add("vfio", key, value);
         }
@@ -69,15 +66,8 @@ pub(super) fn provide(
     let Some(selector) = selector else { return info.0 };
     if let (true, Some(rdma)) = (selector.is_rdma, &device.rdma) {
         info.add("rdma", "rdma_dev", &rdma.devices.join(","));
-        for (key, names) in [
-            ("issm", &rdma.issm),
-            ("umad", &rdma.umad),
-            ("uverbs", &rdma.uverbs),
-        ] {
-            let paths: Vec<String> = names
-                .iter()
-                .map(|name| format!("/dev/infiniband/{name}"))
-                .collect();
+        for (key, names) in [("issm", &rdma.issm), ("umad", &rdma.umad), ("uverbs", &rdma.uverbs)] {
+            let paths: Vec<String> = names.iter().map(|name| format!("/dev/infiniband/{name}")).collect();
             if !paths.is_empty() {
                 info.add("rdma", key, &paths.join(","));
             }
@@ -87,10 +77,9 @@ pub(super) fn provide(
         nodes.push(DeviceNode::same(RDMA_CM));
     }
     if selector.need_vhost_net {
-        for (exists, key, path) in [
-            (shared.vhost_net, "net-mount", VHOST_NET),
-            (shared.tun, "tun-mount", TUN),
-        ] {
+        for (exists, key, path) in
+            [(shared.vhost_net, "net-mount", VHOST_NET), (shared.tun, "tun-mount", TUN)]
+        {
             if exists {
                 info.add("vhost", key, path);
                 nodes.push(DeviceNode::same(path));
@@ -104,9 +93,6 @@ struct Info(Provided);
 
 impl Info {
     fn add(&mut self, provider: &'static str, key: &str, value: &str) {
-        self.0
-            .entry(provider)
-            .or_default()
-            .insert(key.to_owned(), value.to_owned());
+        self.0.entry(provider).or_default().insert(key.to_owned(), value.to_owned());
     }
 }

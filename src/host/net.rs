@@ -24,10 +24,7 @@ pub(super) fn of_function(
             }
             vdpa if is_numbered(vdpa, "vdpa") => {
                 let vdpa = format!("{directory}/{vdpa}");
-                for virtio in list(host, &vdpa)?
-                    .iter()
-                    .filter(|entry| is_numbered(entry, "virtio"))
-                {
+                for virtio in list(host, &vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
                     below(host, &format!("{vdpa}/{virtio}"), wanted, &mut netdevs)?;
                 }
             }
@@ -54,9 +51,7 @@ fn read(
 ) -> io::Result<()> {
     for name in list(host, directory)? {
         let attribute = |wanted: bool, attribute: &str| {
-            wanted
-                .then(|| host.read(&format!("{directory}/{name}/{attribute}")).ok())
-                .flatten()
+            wanted.then(|| host.read(&format!("{directory}/{name}/{attribute}")).ok()).flatten()
         };
         netdevs.push(Netdev {
             alternative_names: Vec::new(),
@@ -91,17 +86,9 @@ fn link_type(number: &str) -> Option<LinkType> {
 }
 
 fn without_representors(mut netdevs: Vec<Netdev>) -> Vec<Netdev> {
-    netdevs.retain(|netdev| {
-        netdev
-            .port_name
-            .as_deref()
-            .is_none_or(|port| !is_representor(port))
-    });
+    netdevs.retain(|netdev| netdev.port_name.as_deref().is_none_or(|port| !is_representor(port)));
     // In switchdev mode the uplink calls itself `p<N>`; what has no port name beside it is not the uplink.
-    if netdevs
-        .iter()
-        .any(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink))
-    {
+    if netdevs.iter().any(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink)) {
         netdevs.retain(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink));
     }
     netdevs
@@ -111,22 +98,16 @@ fn without_representors(mut netdevs: Vec<Netdev>) -> Vec<Netdev> {
 /// (<https://github.com/torvalds/linux/blob/master/net/devlink/port.c>).
 fn is_uplink(port: &str) -> bool {
     is_numbered(port, "p")
-        || port
-            .split_once('s')
-            .is_some_and(|(port, part)| is_numbered(port, "p") && is_numbered(part, ""))
+        || port.split_once('s').is_some_and(|(port, part)| is_numbered(port, "p") && is_numbered(part, ""))
 }
 
 /// `pf0`, `pf0vf1`, `pf0sf3`, and the same of another controller, `c1pf0vf5`.
 fn is_representor(port: &str) -> bool {
-    let port = match port
-        .strip_prefix('c')
-        .and_then(|rest| rest.find("pf").map(|at| rest.split_at(at)))
-    {
+    let port = match port.strip_prefix('c').and_then(|rest| rest.find("pf").map(|at| rest.split_at(at))) {
         Some((controller, rest)) if is_numbered(controller, "") => rest,
         _ => port,
     };
-    port.strip_prefix("pf")
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    port.strip_prefix("pf").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Adds the names that netlink told.
@@ -147,15 +128,7 @@ mod tests {
         for port in ["p0", "p1", "p12", "p0s1"] {
             assert!(is_uplink(port) && !is_representor(port), "{port}");
         }
-        for port in [
-            "pf0vf1",
-            "pf0sf3",
-            "c1pf0vf5",
-            "c1pf0",
-            "pf0",
-            "pf0hpf",
-            "pf12vf100",
-        ] {
+        for port in ["pf0vf1", "pf0sf3", "c1pf0vf5", "c1pf0", "pf0", "pf0hpf", "pf12vf100"] {
             assert!(!is_uplink(port) && is_representor(port), "{port}");
         }
         for port in ["", "p", "px", "port0", "pfx", "c0", "1"] {

@@ -26,10 +26,7 @@ pub(super) fn number<T: FromStr<Err: ToString>>(
     let text = host.read(&path).map_err(|error| error.to_string());
     match text.and_then(|text| text.parse().map_err(|error: T::Err| error.to_string())) {
         Ok(value) => Ok(value),
-        Err(cause) => Err(Note {
-            path,
-            cause: format!("{cause}; the function is skipped"),
-        }),
+        Err(cause) => Err(Note { path, cause: format!("{cause}; the function is skipped") }),
     }
 }
 
@@ -58,11 +55,7 @@ pub(super) fn virtfn_index(entry: &str) -> Option<u32> {
 
 /// The NUMA node of a function; -1 means that the firmware does not tell.
 pub(super) fn numa_node(host: &HostRoot, directory: &str, entries: &[String]) -> Option<u32> {
-    entries
-        .iter()
-        .any(|entry| entry == "numa_node")
-        .then(|| read_numa_node(host, directory))
-        .flatten()
+    entries.iter().any(|entry| entry == "numa_node").then(|| read_numa_node(host, directory)).flatten()
 }
 
 pub(super) fn read_numa_node(host: &HostRoot, directory: &str) -> Option<u32> {
@@ -87,38 +80,23 @@ impl Parent {
     ) -> Self {
         let directory = directory(address);
         let mut parent = Self {
-            function: PhysicalFunction {
-                address,
-                names: Vec::new(),
-                link_type: None,
-            },
+            function: PhysicalFunction { address, names: Vec::new(), link_type: None },
             indexes: HashMap::new(),
         };
         let entries = match host.list(&directory) {
             Ok(entries) => entries,
             Err(error) => {
-                note(Note {
-                    path: directory,
-                    cause: error.to_string(),
-                });
+                note(Note { path: directory, cause: error.to_string() });
                 return parent;
             }
         };
-        for (entry, index) in entries
-            .iter()
-            .filter_map(|entry| Some((entry, virtfn_index(entry)?)))
-        {
+        for (entry, index) in entries.iter().filter_map(|entry| Some((entry, virtfn_index(entry)?))) {
             let path = format!("{directory}/{entry}");
             match host.link_name(&path) {
                 Ok(target) => {
-                    parent
-                        .indexes
-                        .extend(PciAddress::from_sysfs(&target).map(|vf| (vf, index)));
+                    parent.indexes.extend(PciAddress::from_sysfs(&target).map(|vf| (vf, index)));
                 }
-                Err(error) => note(Note {
-                    path,
-                    cause: error.to_string(),
-                }),
+                Err(error) => note(Note { path, cause: error.to_string() }),
             }
         }
         match net::of_function(host, &directory, &entries, wanted) {
@@ -130,10 +108,7 @@ impl Parent {
                     .flat_map(|netdev| std::iter::once(netdev.name).chain(netdev.alternative_names));
                 parent.function.names = names.collect();
             }
-            Err(error) => note(Note {
-                path: format!("{directory}/net"),
-                cause: error.to_string(),
-            }),
+            Err(error) => note(Note { path: format!("{directory}/net"), cause: error.to_string() }),
         }
         parent
     }

@@ -18,11 +18,7 @@ pub(super) fn read(host: &HostRoot, directory: &str, entries: &[String]) -> io::
         return Ok(None);
     }
     let named = |names: &[String], stem: &str| -> Vec<String> {
-        names
-            .iter()
-            .filter(|name| name.starts_with(stem))
-            .cloned()
-            .collect()
+        names.iter().filter(|name| name.starts_with(stem)).cloned().collect()
     };
     let verbs = list("infiniband_verbs")?;
     let mad = list("infiniband_mad")?;

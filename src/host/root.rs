@@ -58,30 +58,14 @@ impl HostRoot {
 
     fn new(root: PathBuf, netlink: Arc<dyn Netlink>) -> Self {
         let dev = DevView::of_mounts(&root);
-        Self {
-            root,
-            netlink,
-            dev,
-            calls: Arc::default(),
-            _laid_out: None,
-        }
+        Self { root, netlink, dev, calls: Arc::default(), _laid_out: None }
     }
 
     /// A recording that was laid out in `directory`; it is removed with the last clone.
     pub(super) fn laid_out(directory: tempfile::TempDir, netlink: Arc<dyn Netlink>) -> Self {
         let root = directory.path().to_owned();
-        let dev = if root.join("dev").is_dir() {
-            DevView::Whole
-        } else {
-            DevView::Mounts(Vec::new())
-        };
-        Self {
-            root,
-            netlink,
-            dev,
-            calls: Arc::default(),
-            _laid_out: Some(Arc::new(directory)),
-        }
+        let dev = if root.join("dev").is_dir() { DevView::Whole } else { DevView::Mounts(Vec::new()) };
+        Self { root, netlink, dev, calls: Arc::default(), _laid_out: Some(Arc::new(directory)) }
     }
 
     /// The directory.
@@ -105,9 +89,7 @@ impl HostRoot {
                 let place = self.root.join(path.trim_start_matches('/'));
                 let covering = mounts.iter().filter(|(at, _)| place.starts_with(at));
                 // A later mount on the same place covers an earlier one, and `max_by_key` takes the last.
-                covering
-                    .max_by_key(|(at, _)| at.as_os_str().len())
-                    .is_some_and(|&(_, devtmpfs)| devtmpfs)
+                covering.max_by_key(|(at, _)| at.as_os_str().len()).is_some_and(|&(_, devtmpfs)| devtmpfs)
             }
         }
     }
@@ -164,10 +146,7 @@ impl HostRoot {
             return Err(error);
         }
         let target = fs::read_link(place)?;
-        target
-            .into_os_string()
-            .into_string()
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+        target.into_os_string().into_string().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     /// The last component of what a link points to: the driver of `…/driver`, the group of `…/iommu_group`.
@@ -212,20 +191,14 @@ impl HostRoot {
             }
             _ => return None,
         };
-        let number = DeviceNumber {
-            kind,
-            major: major(metadata.rdev()),
-            minor: minor(metadata.rdev()),
-        };
+        let number = DeviceNumber { kind, major: major(metadata.rdev()), minor: minor(metadata.rdev()) };
         Some((number, metadata.mode() & 0o777))
     }
 }
 
 impl std::fmt::Debug for HostRoot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostRoot")
-            .field("root", &self.root)
-            .finish_non_exhaustive()
+        f.debug_struct("HostRoot").field("root", &self.root).finish_non_exhaustive()
     }
 }
 
@@ -254,16 +227,10 @@ impl std::str::FromStr for DeviceNumber {
             Some("block") => NodeKind::Block,
             _ => return Err(ParseDeviceNumberError),
         };
-        let (major, minor) = words
-            .next()
-            .and_then(|numbers| numbers.split_once(':'))
-            .ok_or(ParseDeviceNumberError)?;
+        let (major, minor) =
+            words.next().and_then(|numbers| numbers.split_once(':')).ok_or(ParseDeviceNumberError)?;
         let number = |text: &str| text.parse().map_err(|_| ParseDeviceNumberError);
-        Ok(Self {
-            kind,
-            major: number(major)?,
-            minor: number(minor)?,
-        })
+        Ok(Self { kind, major: number(major)?, minor: number(minor)? })
     }
 }
 

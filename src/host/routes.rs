@@ -34,10 +34,7 @@ impl Uplinks {
                     let Some(name) = through.last().cloned() else {
                         continue;
                     };
-                    let found = DefaultRoute {
-                        route: text.clone(),
-                        through,
-                    };
+                    let found = DefaultRoute { route: text.clone(), through };
                     uplinks.by_name.entry(name).or_insert(found);
                 }
             }
@@ -58,22 +55,15 @@ impl Uplinks {
 fn judge(routes: &[Route]) -> Vec<(&Route, bool)> {
     let main = |route: &Route| route.table == TABLE_MAIN;
     let advertised = |route: &Route| route.family == Family::Inet6 && route.protocol == PROTOCOL_RA;
-    let has_inet = routes
-        .iter()
-        .any(|route| main(route) && route.family == Family::Inet);
-    let lowest = routes
-        .iter()
-        .filter(|route| main(route) && advertised(route))
-        .map(|route| route.metric)
-        .min();
-    let judged = routes
-        .iter()
-        .filter_map(|route| match (main(route), advertised(route)) {
-            (true, false) => Some((route, true)),
-            (true, true) => (!has_inet && Some(route.metric) == lowest).then_some((route, true)),
-            // A table that only routers advertised into is nobody's policy.
-            (false, advertised) => (!advertised).then_some((route, false)),
-        });
+    let has_inet = routes.iter().any(|route| main(route) && route.family == Family::Inet);
+    let lowest =
+        routes.iter().filter(|route| main(route) && advertised(route)).map(|route| route.metric).min();
+    let judged = routes.iter().filter_map(|route| match (main(route), advertised(route)) {
+        (true, false) => Some((route, true)),
+        (true, true) => (!has_inet && Some(route.metric) == lowest).then_some((route, true)),
+        // A table that only routers advertised into is nobody's policy.
+        (false, advertised) => (!advertised).then_some((route, false)),
+    });
     judged.collect()
 }
 
@@ -119,16 +109,11 @@ impl<'a> Topology<'a> {
                 below.entry(link.index).or_default().extend(ovs);
             }
         }
-        Self {
-            links: links.iter().map(|link| (link.index, link)).collect(),
-            below,
-        }
+        Self { links: links.iter().map(|link| (link.index, link)).collect(), below }
     }
 
     fn name(&self, index: u32) -> String {
-        self.links
-            .get(&index)
-            .map_or_else(|| format!("if{index}"), |link| link.name.clone())
+        self.links.get(&index).map_or_else(|| format!("if{index}"), |link| link.name.clone())
     }
 
     /// Every interface from `top` down, each with the way to it.
@@ -155,11 +140,7 @@ mod tests {
     use super::*;
 
     fn link(index: u32, name: &str) -> Link {
-        Link {
-            index,
-            name: name.to_owned(),
-            ..Link::default()
-        }
+        Link { index, name: name.to_owned(), ..Link::default() }
     }
 
     fn route(family: Family, interface: u32) -> Route {
@@ -184,15 +165,8 @@ mod tests {
         let links = [
             link(1, "eth0"),
             link(2, "eth1"),
-            Link {
-                kind: "bond".to_owned(),
-                ..link(3, "bond0")
-            },
-            Link {
-                kind: "vlan".to_owned(),
-                lower: Some(3),
-                ..link(4, "bond0.7")
-            },
+            Link { kind: "bond".to_owned(), ..link(3, "bond0") },
+            Link { kind: "vlan".to_owned(), lower: Some(3), ..link(4, "bond0.7") },
             link(5, "br0"),
             link(6, "eth2"),
         ];
@@ -201,10 +175,7 @@ mod tests {
         links[1].master = Some(3);
         links[3].master = Some(5);
         let routes = [route(Family::Inet, 5)];
-        assert_eq!(
-            guarded(&links, &routes),
-            ["bond0", "bond0.7", "br0", "eth0", "eth1"]
-        );
+        assert_eq!(guarded(&links, &routes), ["bond0", "bond0.7", "br0", "eth0", "eth1"]);
         let uplinks = Uplinks::new(&links, &routes);
         assert_eq!(
             uplinks.by_name["eth1"].to_string(),
@@ -224,37 +195,25 @@ mod tests {
     #[test]
     fn every_hop_of_a_multipath_route_is_guarded() {
         let links = [link(1, "eth0"), link(2, "eth1")];
-        let routes = [Route {
-            interfaces: vec![1, 2],
-            ..route(Family::Inet, 1)
-        }];
+        let routes = [Route { interfaces: vec![1, 2], ..route(Family::Inet, 1) }];
         assert_eq!(guarded(&links, &routes), ["eth0", "eth1"]);
     }
 
     #[test]
     fn advertised_routes_guard_only_a_node_without_an_ipv4_default_and_only_the_best_of_them() {
         let links = [link(1, "eth0"), link(2, "vf0"), link(3, "vf1")];
-        let advertised = |interface, metric| Route {
-            protocol: PROTOCOL_RA,
-            metric,
-            ..route(Family::Inet6, interface)
-        };
+        let advertised =
+            |interface, metric| Route { protocol: PROTOCOL_RA, metric, ..route(Family::Inet6, interface) };
         let only_advertised = [advertised(1, 100), advertised(2, 1024)];
         assert_eq!(guarded(&links, &only_advertised), ["eth0"]);
         let with_inet = [route(Family::Inet, 3), advertised(1, 100)];
         assert_eq!(guarded(&links, &with_inet), ["vf1"]);
-        assert_eq!(
-            guarded(&links, &[route(Family::Inet6, 2), advertised(1, 1)]),
-            ["eth0", "vf0"]
-        );
+        assert_eq!(guarded(&links, &[route(Family::Inet6, 2), advertised(1, 1)]), ["eth0", "vf0"]);
     }
 
     #[test]
     fn a_default_route_of_a_policy_table_only_warns() {
-        let routes = [Route {
-            table: 100,
-            ..route(Family::Inet, 1)
-        }];
+        let routes = [Route { table: 100, ..route(Family::Inet, 1) }];
         let uplinks = Uplinks::new(&[link(1, "eth0")], &routes);
         assert!(uplinks.by_name.is_empty());
         assert_eq!(uplinks.notes[0].path, "default dev eth0 table 100");

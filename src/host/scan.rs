@@ -22,10 +22,7 @@ pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
     let mut devices = Vec::new();
     for name in names {
         let Some(address) = PciAddress::from_sysfs(&name) else {
-            scan.note(
-                &format!("{PCI_DEVICES}/{name}"),
-                "not the name of a PCI function; skipped".to_owned(),
-            );
+            scan.note(&format!("{PCI_DEVICES}/{name}"), "not the name of a PCI function; skipped".to_owned());
             continue;
         };
         match scan.function(address) {
@@ -60,20 +57,12 @@ pub fn exists(host: &HostRoot, address: PciAddress) -> bool {
 /// # Errors
 /// What could not be read; that the function is not there among it.
 pub fn find(host: &HostRoot, address: PciAddress) -> Result<Device, Note> {
-    let absent = || Note {
-        path: pci::directory(address),
-        cause: "no such function".to_owned(),
-    };
-    Scan::new(host, &Wanted::everything().of_any_class())
-        .function(address)?
-        .ok_or_else(absent)
+    let absent = || Note { path: pci::directory(address), cause: "no such function".to_owned() };
+    Scan::new(host, &Wanted::everything().of_any_class()).function(address)?.ok_or_else(absent)
 }
 
 fn note(path: &str, error: &io::Error) -> Note {
-    Note {
-        path: path.to_owned(),
-        cause: error.to_string(),
-    }
+    Note { path: path.to_owned(), cause: error.to_string() }
 }
 
 /// Fills in what depends on the bound driver: the handles through which a container reaches the device.
@@ -87,11 +76,7 @@ fn handles(
     device.vfio = userspace::vfio(host, directory, entries, device.driver.as_deref())?;
     device.uio = userspace::uio(host, directory, entries)?;
     device.uacce = uacce::read(host, directory, entries)?;
-    device.rdma = if with_rdma {
-        rdma::read(host, directory, entries)?
-    } else {
-        None
-    };
+    device.rdma = if with_rdma { rdma::read(host, directory, entries)? } else { None };
     device.absent_nodes = device
         .required_nodes()
         .into_iter()
@@ -140,10 +125,7 @@ impl<'a> Scan<'a> {
     }
 
     fn note(&mut self, path: &str, cause: String) {
-        self.notes.push(Note {
-            path: path.to_owned(),
-            cause,
-        });
+        self.notes.push(Note { path: path.to_owned(), cause });
     }
 
     /// Reads one function; `None` where its class is not wanted.
@@ -167,9 +149,7 @@ impl<'a> Scan<'a> {
         let function = self.kind(&directory, &entries, address, (vendor, device_id))?;
         let numa_node = self.numa_node(&directory, &entries, &function);
         let acpi_index = if self.wanted.acpi_index() && entries.iter().any(|entry| entry == "acpi_index") {
-            host.read(&format!("{directory}/acpi_index"))
-                .ok()
-                .and_then(|text| text.parse().ok())
+            host.read(&format!("{directory}/acpi_index")).ok().and_then(|text| text.parse().ok())
         } else {
             None
         };
@@ -212,16 +192,10 @@ impl<'a> Scan<'a> {
             let path = format!("{directory}/physfn");
             let target = self.host.link_name(&path).map_err(|error| note(&path, &error))?;
             let Some(pf) = PciAddress::from_sysfs(&target) else {
-                return Err(Note {
-                    path,
-                    cause: format!("points to `{target}`, which is no PCI function"),
-                });
+                return Err(Note { path, cause: format!("points to `{target}`, which is no PCI function") });
             };
             let parent = self.parent(pf);
-            return Ok(Function::Virtual {
-                pf: parent.function.clone(),
-                index: parent.index_of(address),
-            });
+            return Ok(Function::Virtual { pf: parent.function.clone(), index: parent.index_of(address) });
         }
         // A guest's VF has no `physfn`; its id is all that tells.
         let names = ids;
@@ -231,23 +205,13 @@ impl<'a> Scan<'a> {
             return Ok(Function::Orphan);
         }
         Ok(Function::Physical {
-            vfs: entries
-                .iter()
-                .filter(|entry| pci::virtfn_index(entry).is_some())
-                .count(),
+            vfs: entries.iter().filter(|entry| pci::virtfn_index(entry).is_some()).count(),
         })
     }
 
     /// What the VFs of a PF need to know of it, read once.
     fn parent(&mut self, pf: PciAddress) -> &pci::Parent {
-        let Self {
-            host,
-            wanted,
-            notes,
-            alternative_names,
-            parents,
-            ..
-        } = self;
+        let Self { host, wanted, notes, alternative_names, parents, .. } = self;
         parents.entry(pf).or_insert_with(|| {
             pci::Parent::read(host, pf, wanted.netdevs(false), alternative_names, &mut |note| {
                 notes.push(note);
@@ -261,15 +225,10 @@ impl<'a> Scan<'a> {
         own.or_else(|| {
             // A root port has a directory of its own in the real path: …/pci0000:16/0000:16:00.0/0000:17:00.0.
             let target = self.host.link(directory).ok()?;
-            let bridges: Vec<&str> = target
-                .split('/')
-                .filter(|part| PciAddress::from_sysfs(part).is_some())
-                .collect();
+            let bridges: Vec<&str> =
+                target.split('/').filter(|part| PciAddress::from_sysfs(part).is_some()).collect();
             let (_, above) = bridges.split_last()?;
-            above
-                .iter()
-                .rev()
-                .find_map(|bridge| self.bridge_numa_node(bridge))
+            above.iter().rev().find_map(|bridge| self.bridge_numa_node(bridge))
         })
         .or_else(|| match function {
             Function::Virtual { pf, .. } => self.bridge_numa_node(&pf.address.to_string()),

@@ -24,12 +24,7 @@ pub(super) fn read(host: &HostRoot, directory: &str, entries: &[String]) -> io::
     Ok(Some(Uacce {
         api: attribute("api"),
         algorithms: attribute("algorithms")
-            .map(|text| {
-                text.lines()
-                    .filter(|line| !line.is_empty())
-                    .map(str::to_owned)
-                    .collect()
-            })
+            .map(|text| text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
             .unwrap_or_default(),
         isolated: attribute("isolate").is_some_and(|text| text == "1"),
         dev_state: attribute("dev_state").and_then(|text| text.parse().ok()),

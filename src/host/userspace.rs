@@ -25,10 +25,7 @@ pub(super) fn vfio(
         return Ok(None);
     };
     let name = host.read(&format!("/sys/kernel/iommu_groups/{group}/name"));
-    Ok(Some(Vfio {
-        group,
-        no_iommu: name.is_ok_and(|name| name == "vfio-noiommu"),
-    }))
+    Ok(Some(Vfio { group, no_iommu: name.is_ok_and(|name| name == "vfio-noiommu") }))
 }
 
 /// The IOMMU group of a function; the number changes with every boot and, without an IOMMU, with every bind.
@@ -42,7 +39,5 @@ pub(super) fn uio(host: &HostRoot, directory: &str, entries: &[String]) -> io::R
         return Ok(None);
     }
     let names = host.list(&format!("{directory}/uio"))?;
-    Ok(names
-        .iter()
-        .find_map(|name| name.strip_prefix("uio")?.parse().ok()))
+    Ok(names.iter().find_map(|name| name.strip_prefix("uio")?.parse().ok()))
 }

@@ -41,7 +41,7 @@ impl Wanted {
         Self {
             network: true,
             accelerators: true,
-            accelerators_by_id: true,
+            accelerators_by_id: false,
             classes: Vec::new(),
             rdma: true,
             link_types: true,
@@ -114,9 +114,6 @@ impl Wanted {
 
     /// Which facts of the netdevs of a function matter.
     pub fn netdevs(&self, virtual_function: bool) -> WantedNetdevs {
-        WantedNetdevs {
-            link_type: self.link_types,
-            port_name: !virtual_function,
-        }
+        WantedNetdevs { link_type: self.link_types, port_name: !virtual_function }
     }
 }

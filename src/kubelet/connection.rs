@@ -44,10 +44,7 @@ impl Connection {
     /// # Errors
     /// When nothing listens there, or it does not speak HTTP/2.
     pub async fn open(path: &Path) -> Result<Self, ConnectError> {
-        let failed = |source| ConnectError {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| ConnectError { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).await.map_err(failed)?;
         let socket = Arc::new(stream.as_fd().try_clone_to_owned().map_err(failed)?);
         let (requests, driver) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))

@@ -46,15 +46,8 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopped) = watch::channel(false);
-    let endpoint = Endpoint {
-        pool,
-        list,
-        stopped,
-        open: Arc::new(OpenStreams {
-            count: AtomicUsize::new(0),
-            events,
-        }),
-    };
+    let endpoint =
+        Endpoint { pool, list, stopped, open: Arc::new(OpenStreams { count: AtomicUsize::new(0), events }) };
     let shutdown = async {
         shutdown.await;
         stop.send_replace(true);
@@ -107,15 +100,9 @@ impl DevicePlugin for Endpoint {
         request: Request<api::PreferredAllocationRequest>,
     ) -> Result<Response<api::PreferredAllocationResponse>, Status> {
         let containers = request.into_inner().container_requests;
-        let answer = self.ask(move |pool| {
-            containers
-                .iter()
-                .map(|container| prefer(pool, container))
-                .collect()
-        });
-        Ok(Response::new(api::PreferredAllocationResponse {
-            container_responses: answer.await?,
-        }))
+        let answer =
+            self.ask(move |pool| containers.iter().map(|container| prefer(pool, container)).collect());
+        Ok(Response::new(api::PreferredAllocationResponse { container_responses: answer.await? }))
     }
 
     async fn allocate(
@@ -123,17 +110,12 @@ impl DevicePlugin for Endpoint {
         request: Request<api::AllocateRequest>,
     ) -> Result<Response<api::AllocateResponse>, Status> {
         let containers = request.into_inner().container_requests;
-        let containers: Vec<_> = containers
-            .into_iter()
-            .map(|container| container.devices_ids)
-            .collect();
+        let containers: Vec<_> = containers.into_iter().map(|container| container.devices_ids).collect();
         let asked = containers.len();
         let handouts = self.ask(move |pool| pool.allocate(&containers)).await?;
         if handouts.len() != asked {
             let given = handouts.len();
-            return Err(Status::internal(format!(
-                "{given} answers were made for {asked} containers"
-            )));
+            return Err(Status::internal(format!("{given} answers were made for {asked} containers")));
         }
         Ok(Response::new(api::AllocateResponse {
             container_responses: handouts.into_iter().map(Into::into).collect(),
@@ -157,11 +139,7 @@ fn prefer(
     let size = usize::try_from(container.allocation_size).map_err(|_| Refusal::Impossible {
         reason: format!("{} devices are asked for", container.allocation_size),
     })?;
-    let chosen = pool.prefer(
-        &container.available_device_i_ds,
-        &container.must_include_device_i_ds,
-        size,
-    )?;
+    let chosen = pool.prefer(&container.available_device_i_ds, &container.must_include_device_i_ds, size)?;
     Ok(api::ContainerPreferredAllocationResponse { device_i_ds: chosen })
 }
 
@@ -188,11 +166,7 @@ impl From<Handout> for api::ContainerAllocateResponse {
                 })
                 .collect(),
             annotations: handout.annotations,
-            cdi_devices: handout
-                .cdi_devices
-                .into_iter()
-                .map(|name| api::CdiDevice { name })
-                .collect(),
+            cdi_devices: handout.cdi_devices.into_iter().map(|name| api::CdiDevice { name }).collect(),
         }
     }
 }
@@ -204,9 +178,9 @@ impl From<&Advertised> for api::Device {
         Self {
             id: device.id.clone(),
             health: if device.healthy { "Healthy" } else { "Unhealthy" }.to_owned(),
-            topology: device.numa_node.map(|node| api::TopologyInfo {
-                nodes: vec![api::NumaNode { id: i64::from(node) }],
-            }),
+            topology: device
+                .numa_node
+                .map(|node| api::TopologyInfo { nodes: vec![api::NumaNode { id: i64::from(node) }] }),
         }
     }
 }

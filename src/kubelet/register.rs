@@ -99,10 +99,7 @@ pub async fn register(
     let talk = async {
         let connection = Connection::open(kubelet)
             .await
-            .map_err(|source| RegisterError::Connect {
-                resource: resource.clone(),
-                source,
-            })?;
+            .map_err(|source| RegisterError::Connect { resource: resource.clone(), source })?;
         let answer = RegistrationClient::new(connection).register(request).await;
         answer.map_err(|status| RegisterError::Refused {
             resource: resource.clone(),
@@ -113,10 +110,8 @@ pub async fn register(
     };
     match tokio::time::timeout(limit, talk).await {
         Ok(answer) => answer.map(|_| identity),
-        Err(_) => Err(RegisterError::TimedOut {
-            resource: resource.clone(),
-            socket: kubelet.to_owned(),
-            limit,
-        }),
+        Err(_) => {
+            Err(RegisterError::TimedOut { resource: resource.clone(), socket: kubelet.to_owned(), limit })
+        }
     }
 }

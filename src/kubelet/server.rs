@@ -69,23 +69,14 @@ where
     drop(stop);
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(FAREWELL, all).await.is_err() {
-        tracing::warn!(
-            connections = connections.len(),
-            "closed connections that were still in use"
-        );
+        tracing::warn!(connections = connections.len(), "closed connections that were still in use");
     }
 }
 
 async fn refuse_for_now(error: &io::Error) {
     // Anything but a lack of descriptors or memory concerns one connection only.
     if error.raw_os_error().is_some_and(|code| {
-        [
-            nix::libc::EMFILE,
-            nix::libc::ENFILE,
-            nix::libc::ENOBUFS,
-            nix::libc::ENOMEM,
-        ]
-        .contains(&code)
+        [nix::libc::EMFILE, nix::libc::ENFILE, nix::libc::ENOBUFS, nix::libc::ENOMEM].contains(&code)
     }) {
         tracing::warn!(%error, "cannot accept a connection");
         tokio::time::sleep(OUT_OF_DESCRIPTORS).await;

@@ -127,9 +127,7 @@ fn stem(directory: &Path, resource: &ResourceName) -> Result<String, BindError> 
     match room.checked_sub(hash.len() + 1) {
         // A resource name is ASCII, so that every byte is a character.
         Some(head) => Ok(format!("{}-{hash}", full.get(..head).unwrap_or_default())),
-        None => Err(BindError::TooLong {
-            directory: directory.to_owned(),
-        }),
+        None => Err(BindError::TooLong { directory: directory.to_owned() }),
     }
 }
 
@@ -155,10 +153,7 @@ impl OwnSocket {
     /// # Errors
     /// [`BindError`] names the path and what is in the way.
     pub fn bind(path: &Path) -> Result<(Self, UnixListener), BindError> {
-        let failed = |source| BindError::System {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| BindError::System { path: path.to_owned(), source };
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -175,11 +170,7 @@ impl OwnSocket {
         let identity = pin.metadata().map_err(failed)?;
         let identity = SocketIdentity::from_metadata(&identity)
             .ok_or_else(|| failed(io::Error::other("another file took its place")))?;
-        let own = Self {
-            path: path.to_owned(),
-            identity,
-            _pin: pin,
-        };
+        let own = Self { path: path.to_owned(), identity, _pin: pin };
         Ok((own, listener))
     }
 
@@ -190,10 +181,7 @@ impl OwnSocket {
 
     /// File name, as the kubelet is told.
     pub fn file_name(&self) -> &str {
-        self.path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default()
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
     /// Whether the path still leads to this socket.
@@ -220,32 +208,22 @@ pub fn remove_stale(path: &Path) -> Result<(), BindError> {
     let before = SocketIdentity::of(path);
     match probe(path) {
         Ok(true) => {
-            return Err(BindError::Live {
-                path: path.to_owned(),
-            });
+            return Err(BindError::Live { path: path.to_owned() });
         }
         Ok(false) => {}
         Err(source) => {
-            return Err(BindError::System {
-                path: path.to_owned(),
-                source,
-            });
+            return Err(BindError::System { path: path.to_owned(), source });
         }
     }
     let Some(before) = before else {
         // Either it went away by itself, or it never was a socket.
         return match path.symlink_metadata() {
-            Ok(_) => Err(BindError::NotASocket {
-                path: path.to_owned(),
-            }),
+            Ok(_) => Err(BindError::NotASocket { path: path.to_owned() }),
             Err(_) => Ok(()),
         };
     };
     if SocketIdentity::of(path).is_some_and(|after| after.is_same_file(&before)) {
-        std::fs::remove_file(path).map_err(|source| BindError::System {
-            path: path.to_owned(),
-            source,
-        })?;
+        std::fs::remove_file(path).map_err(|source| BindError::System { path: path.to_owned(), source })?;
     }
     Ok(())
 }
@@ -340,10 +318,7 @@ mod tests {
         let path = directory.path().join("a.sock");
         let foreign = BlockingListener::bind(&path).unwrap();
         let error = OwnSocket::bind(&path).unwrap_err();
-        assert!(
-            matches!(&error, BindError::Live { path: named } if *named == path),
-            "{error}"
-        );
+        assert!(matches!(&error, BindError::Live { path: named } if *named == path), "{error}");
         assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
         drop(foreign);
     }
@@ -366,10 +341,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.sock");
         std::fs::write(&path, "mine").unwrap();
-        assert!(matches!(
-            OwnSocket::bind(&path),
-            Err(BindError::NotASocket { .. })
-        ));
+        assert!(matches!(OwnSocket::bind(&path), Err(BindError::NotASocket { .. })));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
     }
 

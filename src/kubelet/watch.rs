@@ -114,10 +114,7 @@ pub struct SocketWatch {
 #[derive(Debug)]
 enum Source {
     /// The kernel, with the device and inode of the directory that is watched. The watcher is kept for its thread.
-    Inotify(
-        #[expect(dead_code, reason = "kept for its thread")] RecommendedWatcher,
-        Option<(u64, u64)>,
-    ),
+    Inotify(#[expect(dead_code, reason = "kept for its thread")] RecommendedWatcher, Option<(u64, u64)>),
     /// The clock, until the kernel can.
     Clock,
     /// The clock, by choice.

@@ -42,10 +42,7 @@ impl PciAddress {
 
     /// The address of function 0 of the same card.
     pub fn card(self) -> Self {
-        Self {
-            devfn: self.devfn & !7,
-            ..self
-        }
+        Self { devfn: self.devfn & !7, ..self }
     }
 }
 
@@ -69,11 +66,7 @@ impl FromStr for PciAddress {
             return Err(ParseAddressError::Range(text.to_owned()));
         }
         let narrow = |value: u32| u8::try_from(value).map_err(|_| form());
-        Ok(Self {
-            domain,
-            bus: narrow(bus)?,
-            devfn: narrow(device << 3 | function)?,
-        })
+        Ok(Self { domain, bus: narrow(bus)?, devfn: narrow(device << 3 | function)? })
     }
 }
 
@@ -84,14 +77,7 @@ fn hex(text: &str, digits: std::ops::RangeInclusive<usize>) -> Option<u32> {
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:04x}:{:02x}:{:02x}.{:x}",
-            self.domain,
-            self.bus,
-            self.devfn >> 3,
-            self.devfn & 7
-        )
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.devfn >> 3, self.devfn & 7)
     }
 }
 
@@ -111,10 +97,7 @@ mod tests {
         for text in ["00:06.0", "0000:00:06.0", " 0000:00:06.0 ", "0000:00:06.0\n"] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), "0000:00:06.0");
         }
-        assert_eq!(
-            "0000:3B:00.1".parse::<PciAddress>().unwrap().to_string(),
-            "0000:3b:00.1"
-        );
+        assert_eq!("0000:3B:00.1".parse::<PciAddress>().unwrap().to_string(), "0000:3b:00.1");
     }
 
     #[test]
@@ -126,16 +109,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_with_the_form_to_write() {
-        for text in [
-            "",
-            "0000",
-            "0:1",
-            "000:00:00.0",
-            "0000:00:00",
-            "0000:00:20.0",
-            "0000:00:00.8",
-            "zz:00.0",
-        ] {
+        for text in
+            ["", "0000", "0:1", "000:00:00.0", "0000:00:00", "0000:00:20.0", "0000:00:00.8", "zz:00.0"]
+        {
             let error = text.parse::<PciAddress>().unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }

@@ -227,10 +227,7 @@ impl Device {
     /// <https://github.com/torvalds/linux/tree/master/drivers/crypto/hisilicon>).
     pub fn is_kae_engine(&self) -> bool {
         self.vendor.0 == 0x19e5
-            && matches!(
-                self.device.0,
-                0xa250 | 0xa251 | 0xa255 | 0xa256 | 0xa258 | 0xa259 | 0xa25a | 0xa25b
-            )
+            && matches!(self.device.0, 0xa250 | 0xa251 | 0xa255 | 0xa256 | 0xa258 | 0xa259 | 0xa25a | 0xa25b)
     }
 
     /// Whether the device reaches all of the memory: its VFIO group or its queues have no IOMMU behind them.

@@ -17,10 +17,7 @@ impl DeviceNode {
     /// A node that has the same path on both sides.
     pub fn same(path: impl Into<String>) -> Self {
         let path = path.into();
-        Self {
-            host: path.clone(),
-            container: path,
-        }
+        Self { host: path.clone(), container: path }
     }
 }
 

@@ -17,10 +17,7 @@ pub struct ParseHexError {
 
 fn digits(text: &str) -> &str {
     let trimmed = text.trim();
-    trimmed
-        .strip_prefix("0x")
-        .or_else(|| trimmed.strip_prefix("0X"))
-        .unwrap_or(trimmed)
+    trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")).unwrap_or(trimmed)
 }
 
 fn all_hex(text: &str) -> bool {
@@ -86,10 +83,7 @@ impl FromStr for PciClass {
     type Err = ParseHexError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refuse = || ParseHexError {
-            text: text.to_owned(),
-            wanted: "a PCI class of six hex digits",
-        };
+        let refuse = || ParseHexError { text: text.to_owned(), wanted: "a PCI class of six hex digits" };
         let digits = digits(text);
         if digits.len() > 6 || !all_hex(digits) {
             return Err(refuse());
@@ -122,10 +116,7 @@ impl FromStr for ClassPattern {
         let digits = digits(text);
         if !(2..=6).contains(&digits.len()) || !all_hex(digits) {
             let wanted = "a PCI class; write 2 to 6 hex digits, such as 12 or 0b40";
-            return Err(ParseHexError {
-                text: text.to_owned(),
-                wanted,
-            });
+            return Err(ParseHexError { text: text.to_owned(), wanted });
         }
         Ok(Self(digits.to_ascii_lowercase()))
     }
@@ -156,18 +147,10 @@ mod tests {
     fn a_class_pattern_matches_by_its_leading_digits() {
         let class: PciClass = "0x0b4000".parse().unwrap();
         assert_eq!((class.base(), class.base_and_sub()), (0x0b, 0x0b40));
-        for (pattern, matches) in [
-            ("0b", true),
-            ("0x0B40", true),
-            ("0b4000", true),
-            ("0b41", false),
-            ("12", false),
-        ] {
-            assert_eq!(
-                pattern.parse::<ClassPattern>().unwrap().matches(class),
-                matches,
-                "{pattern}"
-            );
+        for (pattern, matches) in
+            [("0b", true), ("0x0B40", true), ("0b4000", true), ("0b41", false), ("12", false)]
+        {
+            assert_eq!(pattern.parse::<ClassPattern>().unwrap().matches(class), matches, "{pattern}");
         }
         for text in ["", "1", "0b40000", "zz"] {
             assert!(text.parse::<ClassPattern>().is_err(), "{text}");

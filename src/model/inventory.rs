@@ -33,10 +33,7 @@ impl Inventory {
         devices.sort_by(|a, b| a.id.cmp(&b.id));
         notes.sort();
         notes.dedup();
-        Self {
-            devices: devices.into_iter().map(Arc::new).collect(),
-            notes,
-        }
+        Self { devices: devices.into_iter().map(Arc::new).collect(), notes }
     }
 
     /// The devices in the order of their ids.

@@ -24,9 +24,7 @@ pub enum ParseRangesError {
 impl IndexRanges {
     /// Whether `index` lies in one of the ranges.
     pub fn contains(&self, index: u32) -> bool {
-        self.0
-            .iter()
-            .any(|&(first, last)| (first..=last).contains(&index))
+        self.0.iter().any(|&(first, last)| (first..=last).contains(&index))
     }
 }
 
@@ -42,11 +40,7 @@ impl FromStr for IndexRanges {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let first = index(first).ok_or_else(bad)?;
             let last = index(last).ok_or_else(bad)?;
-            if first > last {
-                Err(ParseRangesError::Reversed(first, last))
-            } else {
-                Ok((first, last))
-            }
+            if first > last { Err(ParseRangesError::Reversed(first, last)) } else { Ok((first, last)) }
         };
         text.split(',').map(part).collect::<Result<_, _>>().map(Self)
     }
@@ -55,10 +49,7 @@ impl FromStr for IndexRanges {
 /// Digits only: `u32::from_str` would take a plus sign.
 fn index(text: &str) -> Option<u32> {
     let text = text.trim();
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())
-        .flatten()
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 impl fmt::Display for IndexRanges {
@@ -91,15 +82,9 @@ mod tests {
     #[test]
     fn bad_ranges_are_told_apart() {
         assert_eq!("".parse::<IndexRanges>(), Err(ParseRangesError::Empty));
-        assert_eq!(
-            "7-3".parse::<IndexRanges>(),
-            Err(ParseRangesError::Reversed(7, 3))
-        );
+        assert_eq!("7-3".parse::<IndexRanges>(), Err(ParseRangesError::Reversed(7, 3)));
         for text in ["0-", "-1", "0,,1", "1-2-3", "a", "+1", "4294967296", "0,"] {
-            assert!(
-                matches!(text.parse::<IndexRanges>(), Err(ParseRangesError::Part(_))),
-                "{text}"
-            );
+            assert!(matches!(text.parse::<IndexRanges>(), Err(ParseRangesError::Part(_))), "{text}");
         }
     }
 

@@ -49,10 +49,7 @@ impl ResourceName {
             return Err(InvalidResourceName::Empty);
         }
         if name.len() > 63 {
-            return Err(InvalidResourceName::TooLong(
-                name.to_owned(),
-                name.chars().count(),
-            ));
+            return Err(InvalidResourceName::TooLong(name.to_owned(), name.chars().count()));
         }
         let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let ends = [name.bytes().next(), name.bytes().last()];
@@ -65,10 +62,7 @@ impl ResourceName {
         if prefix.ends_with("kubernetes.io") || prefix.starts_with("requests.") {
             return Err(InvalidResourceName::Reserved(prefix.to_owned()));
         }
-        Ok(Self {
-            prefix: prefix.to_owned(),
-            name: name.to_owned(),
-        })
+        Ok(Self { prefix: prefix.to_owned(), name: name.to_owned() })
     }
 
     /// The part before the slash.
@@ -97,9 +91,7 @@ impl ResourceName {
 
 /// The variable name for a prefix and a name that need not be valid.
 pub fn variable_name(prefix: &str, name: &str) -> String {
-    format!("PCIDEVICE_{prefix}_{name}")
-        .replace(['.', '/'], "_")
-        .to_uppercase()
+    format!("PCIDEVICE_{prefix}_{name}").replace(['.', '/'], "_").to_uppercase()
 }
 
 /// A label of RFC 1123.
@@ -120,15 +112,7 @@ mod tests {
 
     #[test]
     fn names_are_judged_as_the_kubelet_judges_them() {
-        for name in [
-            "a",
-            "a.b",
-            "kae.hpre",
-            "my-pool",
-            "my_pool",
-            "10G",
-            &"a".repeat(63),
-        ] {
+        for name in ["a", "a.b", "kae.hpre", "my-pool", "my_pool", "10G", &"a".repeat(63)] {
             assert!(ResourceName::new("intel.com", name).is_ok(), "{name}");
         }
         for name in ["", "region-", "_x", ".x", "a b", "a/b", "ä", &"a".repeat(64)] {
@@ -141,16 +125,9 @@ mod tests {
         for prefix in ["intel.com", "openfuyao.com", "x", "a-b.c1"] {
             assert!(ResourceName::new(prefix, "a").is_ok(), "{prefix}");
         }
-        for prefix in [
-            "",
-            "Intel.com",
-            "a..b",
-            "-a.b",
-            "a/b",
-            "kubernetes.io",
-            "x.kubernetes.io",
-            "requests.x",
-        ] {
+        for prefix in
+            ["", "Intel.com", "a..b", "-a.b", "a/b", "kubernetes.io", "x.kubernetes.io", "requests.x"]
+        {
             assert!(ResourceName::new(prefix, "a").is_err(), "{prefix}");
         }
     }

@@ -53,10 +53,7 @@ where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_ansi(colours)
-        .with_target(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
     match format {
         Format::Text => layer.boxed(),
         Format::Json => layer.json().flatten_event(true).boxed(),
@@ -76,12 +73,7 @@ impl LogFile {
         let path = directory.join(FILE_NAME);
         let file = append(&path)?;
         let size = file.metadata()?.len();
-        Ok(Self {
-            path,
-            file,
-            size,
-            limit: FILE_LIMIT,
-        })
+        Ok(Self { path, file, size, limit: FILE_LIMIT })
     }
 }
 
@@ -143,13 +135,7 @@ mod tests {
         for line in ["one\n", "two\n", "three\n"] {
             file.write_all(line.as_bytes()).unwrap();
         }
-        assert_eq!(
-            fs::read_to_string(place.path().join("pcidp.log")).unwrap(),
-            "three\n"
-        );
-        assert_eq!(
-            fs::read_to_string(place.path().join("pcidp.log.1")).unwrap(),
-            "two\n"
-        );
+        assert_eq!(fs::read_to_string(place.path().join("pcidp.log")).unwrap(), "three\n");
+        assert_eq!(fs::read_to_string(place.path().join("pcidp.log.1")).unwrap(), "two\n");
     }
 }

@@ -39,11 +39,7 @@ pub struct Member {
 impl Pool {
     /// A pool that has no device yet.
     pub fn empty(config: &PoolConfig) -> Self {
-        Self {
-            config: Arc::new(config.clone()),
-            members: Vec::new(),
-            lost: Vec::new(),
-        }
+        Self { config: Arc::new(config.clone()), members: Vec::new(), lost: Vec::new() }
     }
 
     /// Whether both hold the same devices in the same state.
@@ -53,10 +49,7 @@ impl Pool {
 
     /// The device with this id.
     pub fn member(&self, id: &str) -> Option<&Member> {
-        let position = self
-            .members
-            .binary_search_by(|member| member.device.id.as_str().cmp(id))
-            .ok()?;
+        let position = self.members.binary_search_by(|member| member.device.id.as_str().cmp(id)).ok()?;
         self.members.get(position)
     }
 
@@ -73,11 +66,7 @@ pub fn assign(config: &Config, inventory: &Inventory) -> Pools {
     let mut pools: Vec<Pool> = config
         .pools
         .iter()
-        .map(|pool| Pool {
-            config: Arc::new(pool.clone()),
-            members: Vec::new(),
-            lost: Vec::new(),
-        })
+        .map(|pool| Pool { config: Arc::new(pool.clone()), members: Vec::new(), lost: Vec::new() })
         .collect();
     for device in inventory.devices() {
         let mut owner = None;
@@ -88,11 +77,7 @@ pub fn assign(config: &Config, inventory: &Inventory) -> Pools {
             match owner {
                 None => {
                     let health = health(device, pool.config.selectors.get(selector));
-                    pool.members.push(Member {
-                        device: Arc::clone(device),
-                        selector,
-                        health,
-                    });
+                    pool.members.push(Member { device: Arc::clone(device), selector, health });
                     owner = Some(position);
                 }
                 Some(owner) => pool.lost.push((device.id.clone(), owner)),

@@ -62,19 +62,10 @@ pub fn explain_device(config: &Config, pools: &Pools, device: &Device) -> Device
         if let Some(member) = member {
             owner = Some((resource.clone(), member.health.clone()));
         }
-        explained.push(Judgement {
-            resource,
-            member: member.is_some(),
-            lost_to,
-            objects,
-        });
+        explained.push(Judgement { resource, member: member.is_some(), lost_to, objects });
     }
     let sentence = sentence(device, owner.as_ref(), &explained);
-    DeviceExplanation {
-        device: device.id.clone(),
-        pools: explained,
-        sentence,
-    }
+    DeviceExplanation { device: device.id.clone(), pools: explained, sentence }
 }
 
 fn sentence(device: &Device, owner: Option<&(String, Health)>, pools: &[Judgement]) -> String {
@@ -157,12 +148,7 @@ pub fn explain_pool(
                 });
                 let mut found: Vec<(String, usize)> = found.into_iter().collect();
                 found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-                Step {
-                    key: test.key,
-                    left: left.len(),
-                    wanted,
-                    found,
-                }
+                Step { key: test.key, left: left.len(), wanted, found }
             };
             tests.iter().map(step).collect()
         })
@@ -177,31 +163,18 @@ pub fn explain_pool(
             .iter()
             .map(|member| (member.device.id.clone(), member.health.clone()))
             .collect(),
-        lost: pool
-            .lost
-            .iter()
-            .filter_map(|(id, owner)| Some((id.clone(), name(*owner)?)))
-            .collect(),
+        lost: pool.lost.iter().filter_map(|(id, owner)| Some((id.clone(), name(*owner)?))).collect(),
     })
 }
 
 fn pool_sentence(config: &PoolConfig, pool: &Pool, objects: &[Vec<Step>]) -> String {
     let resource = &config.resource;
-    let healthy = pool
-        .members
-        .iter()
-        .filter(|member| member.health.is_healthy())
-        .count();
+    let healthy = pool.members.iter().filter(|member| member.health.is_healthy()).count();
     match (pool.members.len(), pool.lost.len()) {
         (0, 0) => {
             let emptied = objects.iter().flatten().find(|step| step.left == 0);
             match emptied {
-                Some(Step {
-                    key,
-                    wanted: Some(wanted),
-                    found,
-                    ..
-                }) => {
+                Some(Step { key, wanted: Some(wanted), found, .. }) => {
                     let found: Vec<&str> = found.iter().take(3).map(|(text, _)| text.as_str()).collect();
                     format!(
                         "{resource} is empty: `{key}` left no device; wanted {wanted}, found {}.",

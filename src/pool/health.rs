@@ -8,14 +8,9 @@ use crate::model::{Device, Health};
 /// What cannot be read does not make a device unhealthy, and neither does a netdev that has moved into a pod.
 pub fn health(device: &Device, selector: Option<&Selector>) -> Health {
     let unhealthy = |reason: String| Health::Unhealthy(reason);
-    let kernel_driver = device
-        .driver
-        .as_deref()
-        .filter(|_| device.vfio.is_none() && device.uio.is_none());
+    let kernel_driver = device.driver.as_deref().filter(|_| device.vfio.is_none() && device.uio.is_none());
     if let (true, Some(driver), None) = (device.is_kae_engine(), kernel_driver, &device.uacce) {
-        return unhealthy(format!(
-            "driver {driver} made no uacce node; load it with uacce_mode=1 or 2"
-        ));
+        return unhealthy(format!("driver {driver} made no uacce node; load it with uacce_mode=1 or 2"));
     }
     if let Some(uacce) = &device.uacce {
         if uacce.isolated {
@@ -29,10 +24,7 @@ pub fn health(device: &Device, selector: Option<&Selector>) -> Health {
     if let (true, Some(rdma)) = (rdma_matters, &device.rdma)
         && rdma.uverbs.is_empty()
     {
-        return unhealthy(format!(
-            "RDMA device {} has no uverbs device",
-            rdma.devices.join(", ")
-        ));
+        return unhealthy(format!("RDMA device {} has no uverbs device", rdma.devices.join(", ")));
     }
     let matters = |path: &&String| rdma_matters || !path.starts_with("/dev/infiniband/");
     match device.absent_nodes.iter().find(matters) {

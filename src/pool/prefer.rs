@@ -28,20 +28,13 @@ pub fn prefer(
         return Err(format!("device {missing} must be included, but is not available"));
     }
     if chosen.len() > size || free.len() < size {
-        return Err(format!(
-            "{size} of {} devices asked for, {} of them fixed",
-            free.len(),
-            chosen.len()
-        ));
+        return Err(format!("{size} of {} devices asked for, {} of them fixed", free.len(), chosen.len()));
     }
     free.retain(|id| chosen.binary_search(id).is_err());
     while chosen.len() < size {
         let counts = Counts::new(pool, &chosen, &free, size - chosen.len());
-        let best = free
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, id)| counts.rank(pool, id))
-            .map(|(position, _)| position);
+        let best =
+            free.iter().enumerate().min_by_key(|(_, id)| counts.rank(pool, id)).map(|(position, _)| position);
         let Some(position) = best else { break };
         chosen.push(free.remove(position));
     }
@@ -76,11 +69,7 @@ impl Groups {
     /// that is missing and no more than needed, else the one with most room.
     fn together(&self, group: &str, missing: usize) -> (i64, i64) {
         let free = self.free(group) as i64;
-        let fit = if free >= missing as i64 {
-            free - missing as i64
-        } else {
-            i64::from(u32::MAX) - free
-        };
+        let fit = if free >= missing as i64 { free - missing as i64 } else { i64::from(u32::MAX) - free };
         (-(self.chosen(group) as i64), fit)
     }
 
@@ -92,12 +81,8 @@ impl Groups {
 
 impl Counts {
     fn new(pool: &Pool, chosen: &[&str], free: &[&str], missing: usize) -> Self {
-        let mut counts = Self {
-            numa: Groups::default(),
-            parents: Groups::default(),
-            cards: Groups::default(),
-            missing,
-        };
+        let mut counts =
+            Self { numa: Groups::default(), parents: Groups::default(), cards: Groups::default(), missing };
         for (ids, is_free) in [(chosen, false), (free, true)] {
             for id in ids {
                 let Some(member) = pool.member(id) else { continue };
@@ -107,11 +92,7 @@ impl Counts {
                     (&mut counts.cards, card(member)),
                 ];
                 for (group, name) in groups {
-                    let side = if is_free {
-                        &mut group.free
-                    } else {
-                        &mut group.chosen
-                    };
+                    let side = if is_free { &mut group.free } else { &mut group.chosen };
                     *side.entry(name).or_default() += 1;
                 }
             }
@@ -135,10 +116,7 @@ impl Counts {
                     rank.extend([chosen, fit]);
                 }
                 AllocationPolicy::Spread => {
-                    rank.extend([
-                        self.parents.apart(&parent(member)),
-                        self.cards.apart(&card(member)),
-                    ]);
+                    rank.extend([self.parents.apart(&parent(member)), self.cards.apart(&card(member))]);
                 }
                 // Refused by the config until it is known who holds a device.
                 AllocationPolicy::Lru => {}
@@ -149,24 +127,13 @@ impl Counts {
 }
 
 fn numa(member: &Member) -> String {
-    member
-        .device
-        .numa_node
-        .map_or_else(|| "none".to_owned(), |node| node.to_string())
+    member.device.numa_node.map_or_else(|| "none".to_owned(), |node| node.to_string())
 }
 
 fn parent(member: &Member) -> String {
-    member
-        .device
-        .pf()
-        .map_or_else(|| member.device.id.to_string(), |pf| pf.address.to_string())
+    member.device.pf().map_or_else(|| member.device.id.to_string(), |pf| pf.address.to_string())
 }
 
 fn card(member: &Member) -> String {
-    member
-        .device
-        .pf()
-        .map_or(member.device.address, |pf| pf.address)
-        .card()
-        .to_string()
+    member.device.pf().map_or(member.device.address, |pf| pf.address).card().to_string()
 }

@@ -55,11 +55,7 @@ pub struct Matcher<'a> {
 impl<'a> Matcher<'a> {
     /// The tests of a pool.
     pub fn new(pool: &'a PoolConfig) -> Self {
-        let mut objects: Vec<_> = pool
-            .selectors
-            .iter()
-            .map(|selector| tests(pool, Some(selector)))
-            .collect();
+        let mut objects: Vec<_> = pool.selectors.iter().map(|selector| tests(pool, Some(selector))).collect();
         if objects.is_empty() {
             objects.push(tests(pool, None));
         }
@@ -73,9 +69,7 @@ impl<'a> Matcher<'a> {
 
     /// The position of the first selector object that matches.
     pub fn first_match(&self, device: &Device) -> Option<usize> {
-        self.objects
-            .iter()
-            .position(|tests| tests.iter().all(|test| test.ask(device).is_ok()))
+        self.objects.iter().position(|tests| tests.iter().all(|test| test.ask(device).is_ok()))
     }
 
     /// The tests of each selector object, for an explanation.
@@ -105,11 +99,7 @@ pub(crate) fn is_of_type(
             "class 12, 1000 or 0b40 (others by `classes`)",
         ),
     };
-    let miss = || Miss {
-        key: "deviceType",
-        wanted: wanted.to_owned(),
-        found: format!("class {class}"),
-    };
+    let miss = || Miss { key: "deviceType", wanted: wanted.to_owned(), found: format!("class {class}") };
     if matches { Ok(()) } else { Err(miss()) }
 }
 
@@ -137,11 +127,7 @@ pub(crate) fn may_have_vfs(
         DeviceType::Accelerator => "no VFs, or functionTypes with `pf`",
         DeviceType::NetDevice | DeviceType::AuxNetDevice => "no VFs; a PF that has some is never offered",
     };
-    Err(Miss {
-        key: "PF",
-        wanted: wanted.to_owned(),
-        found: format!("{vfs} VFs configured"),
-    })
+    Err(Miss { key: "PF", wanted: wanted.to_owned(), found: format!("{vfs} VFs configured") })
 }
 
 /// The guard of the node's uplink.

@@ -25,10 +25,7 @@ struct List<'a>(Vec<Test<'a>>);
 
 impl<'a> List<'a> {
     fn add(&mut self, key: &'static str, check: impl Fn(&Device) -> Result<(), Miss> + 'a) {
-        self.0.push(Test {
-            key,
-            check: Box::new(check),
-        });
+        self.0.push(Test { key, check: Box::new(check) });
     }
 
     /// A test that looks for one value of the device in a list; an empty list matches nothing.
@@ -44,11 +41,7 @@ impl<'a> List<'a> {
             if found.as_ref().is_some_and(|found| wanted.contains(found)) {
                 return Ok(());
             }
-            Err(miss(
-                key,
-                list(wanted),
-                found.map_or_else(|| "none".to_owned(), |found| found.to_string()),
-            ))
+            Err(miss(key, list(wanted), found.map_or_else(|| "none".to_owned(), |found| found.to_string())))
         });
     }
 }
@@ -63,28 +56,15 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
             if drivers.iter().any(|driver| driver == found) {
                 return Ok(());
             }
-            let quoted = drivers
-                .iter()
-                .map(|driver| if driver.is_empty() { "\"\"" } else { driver });
-            Err(miss(
-                "drivers",
-                list(quoted),
-                if found.is_empty() { "none bound" } else { found },
-            ))
+            let quoted = drivers.iter().map(|driver| if driver.is_empty() { "\"\"" } else { driver });
+            Err(miss("drivers", list(quoted), if found.is_empty() { "none bound" } else { found }))
         }),
         None if whole => tests.add("drivers", bound),
         None => {}
     }
-    tests.one_of("pciAddresses", selector.pci_addresses.as_ref(), |device| {
-        Some(device.address)
-    });
-    tests.one_of("acpiIndexes", selector.acpi_indexes.as_ref(), |device| {
-        device.acpi_index
-    });
-    let with_pf = selector
-        .function_types
-        .as_ref()
-        .is_some_and(|types| types.contains(&FunctionType::Pf));
+    tests.one_of("pciAddresses", selector.pci_addresses.as_ref(), |device| Some(device.address));
+    tests.one_of("acpiIndexes", selector.acpi_indexes.as_ref(), |device| device.acpi_index);
+    let with_pf = selector.function_types.as_ref().is_some_and(|types| types.contains(&FunctionType::Pf));
     if let Some(names) = &selector.pf_names {
         tests.add("pfNames", move |device| pf_name(names, with_pf, device));
     }
@@ -99,11 +79,9 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
         });
     }
     if let Some(classes) = &selector.classes {
-        tests.add("classes", move |device| {
-            match classes.iter().any(|class| class.matches(device.class)) {
-                true => Ok(()),
-                false => Err(miss("classes", list(classes), device.class)),
-            }
+        tests.add("classes", move |device| match classes.iter().any(|class| class.matches(device.class)) {
+            true => Ok(()),
+            false => Err(miss("classes", list(classes), device.class)),
         });
     }
     if let Some(types) = &selector.function_types {
@@ -120,10 +98,7 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
     }
     if let Some(ranges) = &selector.vf_indexes {
         tests.add("vfIndexes", move |device| {
-            if device
-                .index()
-                .is_some_and(|index| ranges.iter().any(|range| range.contains(index)))
-            {
+            if device.index().is_some_and(|index| ranges.iter().any(|range| range.contains(index))) {
                 return Ok(());
             }
             Err(miss("vfIndexes", list(ranges), index_text(device)))
@@ -138,11 +113,7 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
                 return Ok(());
             }
             let keys = inner.0.iter().map(|test| test.key);
-            Err(miss(
-                "exclude",
-                "a device that it does not match",
-                format!("a match of {}", list(keys)),
-            ))
+            Err(miss("exclude", "a device that it does not match", format!("a match of {}", list(keys))))
         });
     }
 }
@@ -151,11 +122,7 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
 fn bound(device: &Device) -> Result<(), Miss> {
     match device.driver {
         Some(_) => Ok(()),
-        None => Err(miss(
-            "drivers",
-            "a bound driver (`\"\"` would ask for none)",
-            "none bound",
-        )),
+        None => Err(miss("drivers", "a bound driver (`\"\"` would ask for none)", "none bound")),
     }
 }
 
@@ -173,9 +140,7 @@ fn pf_name(wanted: &[PfName], with_pf: bool, device: &Device) -> Result<(), Miss
     if wanted.iter().any(matches) {
         return Ok(());
     }
-    let entries = wanted
-        .iter()
-        .map(|entry| with_indexes(&entry.name, entry.indexes.as_ref()));
+    let entries = wanted.iter().map(|entry| with_indexes(&entry.name, entry.indexes.as_ref()));
     let found = match (device.pf(), names.is_empty()) {
         (None, true) => "no PF (it is not a VF; functionTypes with `pf` asks for PFs themselves)".to_owned(),
         (Some(pf), true) => format!("PF {}, which has no netdev here", pf.address),
@@ -195,9 +160,7 @@ fn root_device(wanted: &[RootDevice], with_pf: bool, device: &Device) -> Result<
     if wanted.iter().any(matches) {
         return Ok(());
     }
-    let entries = wanted
-        .iter()
-        .map(|entry| with_indexes(&entry.address, entry.indexes.as_ref()));
+    let entries = wanted.iter().map(|entry| with_indexes(&entry.address, entry.indexes.as_ref()));
     let found = match root {
         Some(root) => format!("{root}{}", index_suffix(device)),
         None => "no PF (it is not a VF; functionTypes with `pf` asks for PFs themselves)".to_owned(),
@@ -218,23 +181,15 @@ fn with_indexes(name: &impl Display, indexes: Option<&IndexRanges>) -> String {
 }
 
 fn index_suffix(device: &Device) -> String {
-    device
-        .index()
-        .map_or_else(String::new, |index| format!("#{index}"))
+    device.index().map_or_else(String::new, |index| format!("#{index}"))
 }
 
 fn index_text(device: &Device) -> String {
-    device
-        .index()
-        .map_or_else(|| "no VF index".to_owned(), |index| index.to_string())
+    device.index().map_or_else(|| "no VF index".to_owned(), |index| index.to_string())
 }
 
 fn miss(key: &'static str, wanted: impl ToString, found: impl ToString) -> Miss {
-    Miss {
-        key,
-        wanted: wanted.to_string(),
-        found: found.to_string(),
-    }
+    Miss { key, wanted: wanted.to_string(), found: found.to_string() }
 }
 
 fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {

@@ -6,10 +6,7 @@ mod rules;
 
 use super::{Checked, Options, check};
 
-const OPTIONS: Options<'static> = Options {
-    default_prefix: "intel.com",
-    path: "config.json",
-};
+const OPTIONS: Options<'static> = Options { default_prefix: "intel.com", path: "config.json" };
 
 fn checked(text: &str) -> Checked {
     check(text, &OPTIONS)
@@ -17,10 +14,7 @@ fn checked(text: &str) -> Checked {
 
 /// Every problem as it is shown.
 fn rendered(checked: &Checked, text: &str) -> String {
-    let shown = checked
-        .problems
-        .iter()
-        .map(|problem| problem.render(OPTIONS.path, text));
+    let shown = checked.problems.iter().map(|problem| problem.render(OPTIONS.path, text));
     shown.collect::<Vec<_>>().join("\n")
 }
 

@@ -87,13 +87,7 @@ fn recased(text: &str, draw: &[bool]) -> String {
         let quoted = format!("\"{}\":", field.name);
         let folded: String = quoted
             .chars()
-            .map(|c| {
-                if *draw.next().unwrap() {
-                    c.to_ascii_uppercase()
-                } else {
-                    c.to_ascii_lowercase()
-                }
-            })
+            .map(|c| if *draw.next().unwrap() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() })
             .collect();
         text = text.replace(&quoted, &folded);
     }

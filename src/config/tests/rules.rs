@@ -9,18 +9,9 @@ use crate::model::DeviceId;
 
 #[test]
 fn a_config_without_pools_serves_nothing_and_is_valid() {
-    for text in [
-        "{}",
-        r#"{"resourceList":null}"#,
-        r#"{"resourceList":[]}"#,
-        "[]",
-        "\u{feff}{}",
-    ] {
+    for text in ["{}", r#"{"resourceList":null}"#, r#"{"resourceList":[]}"#, "[]", "\u{feff}{}"] {
         let checked = checked(text);
-        assert!(
-            checked.has_config() && checked.errors().next().is_none(),
-            "{text}"
-        );
+        assert!(checked.has_config() && checked.errors().next().is_none(), "{text}");
         assert!(checked.config.pools.is_empty() && checked.config.refused.is_empty());
     }
 }
@@ -72,11 +63,9 @@ fn only_comments_and_trailing_commas_go_beyond_json() {
 
 #[test]
 fn deep_nesting_and_large_files_are_refused() {
-    for deep in [
-        "[".repeat(200_000),
-        "{\"a\":".repeat(200_000),
-        format!("{}{}", "[".repeat(600), "]".repeat(600)),
-    ] {
+    for deep in
+        ["[".repeat(200_000), "{\"a\":".repeat(200_000), format!("{}{}", "[".repeat(600), "]".repeat(600))]
+    {
         assert!(!checked(&deep).has_config());
     }
     let large = format!("{{{}}}", " ".repeat(5 << 20));
@@ -87,19 +76,10 @@ fn deep_nesting_and_large_files_are_refused() {
 fn a_bad_pool_leaves_the_others_alone() {
     let text = r#"{"resourceList":[null,{"resourceName":"a","deviceType":"gpu"},{"resourceName":"b","selectors":{"vendors":["8086"]}}]}"#;
     let checked = checked(text);
-    let served: Vec<String> = checked
-        .config
-        .pools
-        .iter()
-        .map(|pool| pool.resource.to_string())
-        .collect();
+    let served: Vec<String> = checked.config.pools.iter().map(|pool| pool.resource.to_string()).collect();
     assert_eq!(served, ["intel.com/b"]);
-    let refused: Vec<_> = checked
-        .config
-        .refused
-        .iter()
-        .map(|pool| (pool.position, pool.resource.as_deref()))
-        .collect();
+    let refused: Vec<_> =
+        checked.config.refused.iter().map(|pool| (pool.position, pool.resource.as_deref())).collect();
     assert_eq!(refused, [(0, None), (1, Some("intel.com/a"))]);
 }
 
@@ -113,10 +93,7 @@ fn a_bad_entry_is_left_out_and_never_widens_a_selector() {
     assert_eq!(selector.devices.as_ref().unwrap().len(), 0);
     assert!(selector.drivers.is_none() && selector.pf_names.is_none());
     assert!(checked.errors().all(|problem| problem.effect == Effect::Entry));
-    assert_eq!(
-        checked.problems[1].json_path,
-        "resourceList[0].selectors.devices[0]"
-    );
+    assert_eq!(checked.problems[1].json_path, "resourceList[0].selectors.devices[0]");
 }
 
 #[test]
@@ -129,10 +106,7 @@ fn a_bad_entry_of_exclude_spoils_the_pool() {
 fn no_driver_and_a_driver_named_none_are_both_valid() {
     let checked = checked(&pool(r#""selectors":{"drivers":["","none"]}"#));
     assert!(checked.problems.is_empty());
-    assert_eq!(
-        checked.config.pools[0].selectors[0].drivers.as_ref().unwrap(),
-        &["", "none"]
-    );
+    assert_eq!(checked.config.pools[0].selectors[0].drivers.as_ref().unwrap(), &["", "none"]);
 }
 
 #[test]
@@ -169,10 +143,7 @@ fn additional_info_knows_devices_in_every_spelling() {
     let checked = checked(&text);
     assert!(checked.problems.is_empty(), "{}", rendered(&checked, &text));
     let info = &checked.config.pools[0].additional_info;
-    assert!(
-        info.0
-            .contains_key(&InfoTarget::Device(DeviceId::from("0000:3b:00.1")))
-    );
+    assert!(info.0.contains_key(&InfoTarget::Device(DeviceId::from("0000:3b:00.1"))));
     assert_eq!(info.of(&DeviceId::from("0000:3b:00.1"))["k"], "one");
     assert_eq!(info.of(&DeviceId::from("0000:3b:00.1"))["z"], "a");
     assert_eq!(info.of(&DeviceId::from("mlx5_core.sf.7"))["k"], "sf");
@@ -182,10 +153,7 @@ fn additional_info_knows_devices_in_every_spelling() {
 fn defaults_are_those_of_the_table() {
     let checked = checked(&pool(r#""selectors":{"drivers":["a"]}"#));
     let pool = &checked.config.pools[0];
-    assert_eq!(
-        (pool.replicas, pool.settle, pool.allow_no_iommu),
-        (1, Duration::from_secs(1), true)
-    );
+    assert_eq!((pool.replicas, pool.settle, pool.allow_no_iommu), (1, Duration::from_secs(1), true));
     assert_eq!(pool.health.down_after, Duration::from_secs(5));
     assert!(pool.wait_for.is_none() && !pool.pre_start_check && !pool.exclude_topology);
 }
@@ -193,11 +161,7 @@ fn defaults_are_those_of_the_table() {
 #[test]
 fn columns_count_characters_and_lines_end_at_line_feeds() {
     let checked = checked("\u{feff}{\r\n \"ä\": 1, \"ö\": 2}");
-    let places: Vec<_> = checked
-        .problems
-        .iter()
-        .map(|problem| (problem.line, problem.column))
-        .collect();
+    let places: Vec<_> = checked.problems.iter().map(|problem| (problem.line, problem.column)).collect();
     assert_eq!(places, [(2, 2), (2, 10)]);
 }
 
@@ -212,23 +176,48 @@ fn an_excerpt_points_at_the_value() {
     assert_eq!(lines[3].matches('^').count(), "\"intel\"".len());
 }
 
+#[test]
+fn a_name_belongs_to_the_first_pool_that_bears_it_even_if_that_pool_is_refused() {
+    let text = r#"{"resourceList":[{"resourceName":"a","selectors":[null]},{"resourceName":"a","selectors":{"drivers":["a"]}}]}"#;
+    let checked = checked(text);
+    assert!(checked.config.pools.is_empty());
+    assert!(checked.config.refused[1].reason.contains("resourceList[0]"), "{checked:?}");
+}
+
+#[test]
+fn an_exclude_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
+    for exclude in ["7", "[]", r#"{"drivers":"a"}"#, r#"{"exclude":{"drivers":["a"]}}"#] {
+        let text = pool(&format!(r#""selectors":{{"drivers":["a"],"exclude":{exclude}}}"#));
+        let checked = checked(&text);
+        assert_eq!(checked.config.refused.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn needing_vhost_net_selects_nothing() {
+    let checked = checked(&pool(r#""selectors":{"needVhostNet":true}"#));
+    assert!(checked.warnings().any(|problem| problem.message.contains("every device")));
+    assert!(checked.config.pools[0].selectors[0].need_vhost_net);
+}
+
+#[test]
+fn the_prefix_of_the_command_line_is_the_default() {
+    let options = crate::config::Options { default_prefix: "openshift.io", path: "c" };
+    let text = r#"{"resourceList":[{"resourceName":"a","selectors":{"drivers":["a"]}},{"resourceName":"b","resourcePrefix":"","selectors":{"drivers":["a"]}},{"resourceName":"c","resourcePrefix":"x.org","selectors":{"drivers":["a"]}}]}"#;
+    let config = crate::config::check(text, &options).config;
+    let names: Vec<String> = config.pools.iter().map(|pool| pool.resource.to_string()).collect();
+    assert_eq!(names, ["openshift.io/a", "openshift.io/b", "x.org/c"]);
+}
+
 /// The text of a config in which one field has this value.
 fn with(name: &str, level: Level, value: &str) -> String {
-    let types = FIELDS
-        .iter()
-        .find(|field| field.name == name && field.level == level)
-        .unwrap()
-        .applies;
+    let types = FIELDS.iter().find(|field| field.name == name && field.level == level).unwrap().applies;
     let device_type = match name {
         "deviceType" => String::new(),
         _ => format!(r#""deviceType":"{}","#, types[0].as_str()),
     };
     let member = format!(r#""{name}":{value}"#);
-    let name = if name == "resourceName" {
-        ""
-    } else {
-        r#""resourceName":"nic","#
-    };
+    let name = if name == "resourceName" { "" } else { r#""resourceName":"nic","# };
     let members = match level {
         Level::File => return format!("{{{member}}}"),
         Level::Pool => member,
@@ -243,11 +232,7 @@ fn with(name: &str, level: Level, value: &str) -> String {
 fn every_key_of_the_table_is_read() {
     for field in FIELDS {
         // No key takes a flag, but for flags.
-        let value = if matches!(field.kind, Kind::Flag) {
-            "7"
-        } else {
-            "true"
-        };
+        let value = if matches!(field.kind, Kind::Flag) { "7" } else { "true" };
         let text = with(field.name, field.level, value);
         let checked = checked(&text);
         let told = checked
@@ -267,12 +252,7 @@ fn every_example_and_default_of_the_table_is_valid() {
                 problem.json_path.ends_with(field.name) && !problem.message.contains("not supported yet")
             });
             let required = value == "null" && field.name == "resourceName";
-            assert!(
-                wrong.is_none() || required,
-                "{}: {}",
-                field.name,
-                rendered(&checked, &text)
-            );
+            assert!(wrong.is_none() || required, "{}: {}", field.name, rendered(&checked, &text));
         }
     }
 }

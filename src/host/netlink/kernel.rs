@@ -29,10 +29,9 @@ impl Netlink for KernelNetlink {
 
     fn default_routes(&self) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
-        for (family, address_family) in [
-            (Family::Inet, AddressFamily::Inet),
-            (Family::Inet6, AddressFamily::Inet6),
-        ] {
+        for (family, address_family) in
+            [(Family::Inet, AddressFamily::Inet), (Family::Inet6, AddressFamily::Inet6)]
+        {
             let mut question = RouteMessage::default();
             question.header.address_family = address_family;
             for answer in dump(RouteNetlinkMessage::GetRoute(question))? {
@@ -107,11 +106,10 @@ fn read_link(message: &LinkMessage) -> Link {
                 link.kind = kinds.collect();
             }
             LinkAttribute::PropList(properties) => {
-                link.alternative_names
-                    .extend(properties.iter().filter_map(|property| match property {
-                        Prop::AltIfName(name) => Some(name.clone()),
-                        _ => None,
-                    }));
+                link.alternative_names.extend(properties.iter().filter_map(|property| match property {
+                    Prop::AltIfName(name) => Some(name.clone()),
+                    _ => None,
+                }));
             }
             _ => {}
         }
@@ -141,9 +139,7 @@ fn read_default(family: Family, message: &RouteMessage) -> Option<Route> {
                 route.gateway = Some(address.to_string());
             }
             RouteAttribute::MultiPath(hops) => {
-                route
-                    .interfaces
-                    .extend(hops.iter().map(|hop| hop.interface_index));
+                route.interfaces.extend(hops.iter().map(|hop| hop.interface_index));
             }
             _ => {}
         }

@@ -89,8 +89,5 @@ impl Netlink for NoNetlink {
 }
 
 fn unknown() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::Unsupported,
-        "a directory holds no answers of netlink",
-    )
+    io::Error::new(io::ErrorKind::Unsupported, "a directory holds no answers of netlink")
 }

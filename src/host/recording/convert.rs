@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::parse::{read_errno, read_node};
-use super::rules::is_wanted_node;
+use super::rules::{Place, Take, is_wanted_node, take};
+use super::snapshot::LEFT_OUT;
+use super::words::{read_errno, read_node};
 use super::{Answers, Entry, Names, Node, RecordedLink, Recording, SnapshotOptions, record};
 use crate::host::HostRoot;
 
@@ -75,9 +76,7 @@ pub fn from_unpacked(directory: &Path, options: SnapshotOptions) -> Result<Recor
         let errno = read_errno(errno).ok()?;
         let (above, name) = path.trim_end().rsplit_once('/')?;
         // The copy has the directory; of its files only those that a snapshot takes matter.
-        let matters = above.rsplit('/').nth(1) == Some("net")
-            && super::rules::take(super::rules::Place::Net, name, options.identities)
-                == super::rules::Take::File;
+        let matters = take(place_of(above), name, options.identities) == Take::File;
         if matters && recording.has_below(above) {
             insert(&mut recording, path.trim_end(), Entry::Unreadable(errno));
         }
@@ -92,8 +91,21 @@ pub fn from_unpacked(directory: &Path, options: SnapshotOptions) -> Result<Recor
         answers.links.sort_by_key(|link| link.index);
         recording.set_answers(Some(answers));
     }
-    recording.set_header([]);
+    // That the copy has no `/dev` and no netlink is plain; what had to be left out of it is not.
+    let notes = std::mem::take(&mut recording.header);
+    let is_news = |note: &&str| note.starts_with(LEFT_OUT);
+    recording.set_header(notes.iter().map(String::as_str).filter(is_news));
     Ok(recording)
+}
+
+/// What kind of directory this is, by its place in sysfs.
+fn place_of(directory: &str) -> Place {
+    let mut names = directory.rsplit('/');
+    match (names.next(), names.next()) {
+        (_, Some("net")) => Place::Net,
+        (_, Some("uacce")) | (Some("attrs"), _) => Place::Uacce,
+        _ => Place::Device,
+    }
 }
 
 /// Two side files may name the same thing; the first counts.
@@ -119,10 +131,7 @@ fn node(line: &str) -> Option<Option<(&str, Node)>> {
     let [path, major, minor] = *words.as_slice() else {
         return None;
     };
-    Some(Some((
-        path,
-        read_node(&format!("char {major}:{minor} 0600")).ok()?,
-    )))
+    Some(Some((path, read_node(&format!("char {major}:{minor} 0600")).ok()?)))
 }
 
 fn link_from_files(recording: &Recording, name: &str) -> Option<RecordedLink> {

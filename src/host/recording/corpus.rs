@@ -10,47 +10,29 @@ use crate::host::HostRoot;
 /// The hosts that were made from copies of a machine's `/sys`, and what they are.
 const CONVERTED: [(&str, &str); 12] = [
     ("iommu-0-initial", "Three igb adapters, no virtual function yet."),
-    (
-        "iommu-1-igbvf-bound",
-        "Four virtual functions on each of three igb adapters, all on igbvf.",
-    ),
+    ("iommu-1-igbvf-bound", "Four virtual functions on each of three igb adapters, all on igbvf."),
     (
         "iommu-2-mixed-vfio-uio",
-        "Virtual functions on igbvf, vfio-pci and uio_pci_generic, of an NVMe drive too; one IOMMU group of several functions.",
+        "Virtual functions on igbvf, vfio-pci and uio_pci_generic, of an NVMe drive too.\nOne IOMMU group holds several functions.",
     ),
-    (
-        "iommu-3-pf-stub",
-        "Virtual functions below adapters on pci-pf-stub.",
-    ),
+    ("iommu-3-pf-stub", "Virtual functions below adapters on pci-pf-stub."),
     (
         "kae-0-hpre-vfs",
-        "Kunpeng engines on the kernel's own uacce core: two HPRE, one with three virtual functions, a SEC and a ZIP. The engines are simulated by functions of other devices.",
+        "Kunpeng engines on the kernel's own uacce core: two HPRE, one with three virtual functions, a SEC and a ZIP.\nThe engines are simulated by functions of other devices.",
     ),
     ("noiommu-0-igbvf", "No IOMMU: virtual functions on igbvf."),
-    (
-        "noiommu-1-vfio",
-        "No IOMMU: virtual functions on vfio-pci in its no-IOMMU mode.",
-    ),
-    (
-        "soft-0-vdpa-rdma-virtual",
-        "Software RDMA without a parent, vDPA with and without a PCI parent.",
-    ),
+    ("noiommu-1-vfio", "No IOMMU: virtual functions on vfio-pci in its no-IOMMU mode."),
+    ("soft-0-vdpa-rdma-virtual", "Software RDMA without a parent, vDPA with and without a PCI parent."),
     (
         "soft-1-rdma-pci-auxsf-netdevsim-mdev",
-        "Software RDMA below PCI functions, simulated subfunctions, switchdev representors of netdevsim, a mediated device.",
+        "Software RDMA below PCI functions, simulated subfunctions, switchdev representors of\nnetdevsim, a mediated device.",
     ),
     (
         "two-socket",
-        "A two-socket server: adapters and virtual functions of several makers, RDMA, VFIO, UIO, wide PCI domains.",
+        "Adapters and virtual functions of several makers in two sockets: RDMA, VFIO, UIO, wide PCI domains.",
     ),
-    (
-        "subfunctions",
-        "Two ports of a BlueField with subfunctions and RDMA.",
-    ),
-    (
-        "guest",
-        "A virtual machine: functions without physfn, virtio, RDMA, VFIO, UIO.",
-    ),
+    ("subfunctions", "Two ports of a BlueField with subfunctions and RDMA."),
+    ("guest", "A virtual machine: functions without physfn, virtio, RDMA, VFIO, UIO."),
 ];
 /// The last of them were written by hand.
 const RECORDED_IN_QEMU: usize = 9;
@@ -100,12 +82,22 @@ fn every_recorded_host_is_printed_as_it_is_stored() {
 fn recording_a_laid_out_host_again_loses_nothing() {
     each_host(|name, _, recording| {
         let host = recording.lay_out().unwrap();
-        let again = without_header(record(&host, SnapshotOptions::default()));
-        let before = without_header(recording);
+        // Hosts that were written by hand have switch ids as the kernel makes them.
+        let identities = !is_converted(name);
+        let again = without_header(record(&host, SnapshotOptions { identities }));
+        let mut before = without_header(recording);
+        // Nobody asks a live machine for devlink yet.
+        if let Some(mut answers) = before.answers().cloned() {
+            answers.devlinks.clear();
+            before.set_answers(Some(answers));
+        }
         for (path, entry) in before.entries() {
             assert_eq!(again.get(path), Some(entry), "{name}: {path}");
         }
-        assert!(again == before, "{name}: something was added");
+        for (path, entry) in again.entries() {
+            assert_eq!(before.get(path), Some(entry), "{name}: {path} was added");
+        }
+        assert_eq!(again.answers(), before.answers(), "{name}");
     });
 }
 
@@ -120,12 +112,9 @@ fn every_link_of_a_recorded_host_leads_to_the_function_that_it_names() {
             let is_relation =
                 path.ends_with("/physfn") || path.contains("/virtfn") || path.ends_with("/device");
             // One is meant to dangle, and copies of `/sys` leave out RDMA devices that have no parent.
-            let dangles = target.contains("0000:99:00.0") || target.contains("/virtual/infiniband/");
+            let dangles = target.contains("0000:99:00.0") || target.contains("/virtual/infiniband");
             if (is_class || is_relation) && !dangles {
-                assert!(
-                    host.list(path).is_ok(),
-                    "{name}: {path} -> {target} leads nowhere"
-                );
+                assert!(host.list(path).is_ok(), "{name}: {path} -> {target} leads nowhere");
             }
         }
     });
@@ -135,8 +124,8 @@ fn every_link_of_a_recorded_host_leads_to_the_function_that_it_names() {
 fn laying_out_a_thousand_files_takes_no_time_to_speak_of() {
     let recording = Recording::open(&directory().join("iommu-2-mixed-vfio-uio.host")).unwrap();
     let start = Instant::now();
-    recording.lay_out().unwrap();
-    // Usually some 30 ms; a busy machine gets ten times as long.
+    let _host = recording.lay_out().unwrap();
+    // Usually less than 50 ms; a busy machine, or one that has only a disk, gets far longer.
     assert!(start.elapsed().as_millis() < 1000, "{:?}", start.elapsed());
 }
 
@@ -156,18 +145,10 @@ fn an_unpacked_copy_is_told_apart_by_its_side_files() {
     fs::create_dir_all(copy.path().join("sys/bus/pci/devices")).unwrap();
     let link = copy.path().join("sys/bus/pci/devices/0000:00:03.0");
     std::os::unix::fs::symlink("../../../devices/pci0000:00/0000:00:03.0", link).unwrap();
-    write(
-        "DEV-NODES",
-        "d 0755 - /dev/vfio/\nc 0660 243:0 /dev/vfio/20\nb 0600 259:1 /dev/nvme0n1\n",
-    );
-    write(
-        "READ-ERRORS",
-        &format!("/{net}/carrier\tEINVAL\n/{net}/speed\tEINVAL\n"),
-    );
+    write("DEV-NODES", "d 0755 - /dev/vfio/\nc 0660 243:0 /dev/vfio/20\nb 0600 259:1 /dev/nvme0n1\n");
+    write("READ-ERRORS", &format!("/{net}/carrier\tEINVAL\n/{net}/speed\tEINVAL\n"));
     write("netdevs", "eth0\n");
-    let text = from_unpacked(copy.path(), SnapshotOptions::default())
-        .unwrap()
-        .to_string();
+    let text = from_unpacked(copy.path(), SnapshotOptions::default()).unwrap().to_string();
     for line in [
         "/dev/vfio/\n  20 : char 243:0 0660\n",
         "  carrier ! EINVAL\n  flags = 0x1003\n  ifindex = 2\n",
@@ -177,9 +158,7 @@ fn an_unpacked_copy_is_told_apart_by_its_side_files() {
     }
     assert!(!text.contains("nvme") && !text.contains("speed"), "{text}");
     write("nodes", "/dev/vfio/20 243\n");
-    let error = from_unpacked(copy.path(), SnapshotOptions::default())
-        .unwrap_err()
-        .to_string();
+    let error = from_unpacked(copy.path(), SnapshotOptions::default()).unwrap_err().to_string();
     assert!(error.contains("nodes:1: write `/dev/vfio/20 243 0`"), "{error}");
 }
 

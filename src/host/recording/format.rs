@@ -151,11 +151,7 @@ pub(super) fn is_plain_text(line: &str) -> bool {
 
 /// A name or value: plain where it has no white space and nothing invisible, else a JSON string.
 fn word(text: &str) -> String {
-    if is_plain_word(text) {
-        text.to_owned()
-    } else {
-        quoted(text)
-    }
+    if is_plain_word(text) { text.to_owned() } else { quoted(text) }
 }
 
 /// Whether a word may be written as it is.

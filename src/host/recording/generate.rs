@@ -126,24 +126,12 @@ impl Made {
             self.file(&directory, name, text)?;
         }
         let up = "../../../..";
-        self.link(
-            &directory,
-            "driver",
-            &format!("{up}/bus/pci/drivers/{}", function.driver),
-        )?;
-        self.link(
-            &directory,
-            "iommu_group",
-            &format!("{up}/kernel/iommu_groups/{group}"),
-        )?;
+        self.link(&directory, "driver", &format!("{up}/bus/pci/drivers/{}", function.driver))?;
+        self.link(&directory, "iommu_group", &format!("{up}/kernel/iommu_groups/{group}"))?;
         self.link("/sys/bus/pci/devices", address, &format!("../../../{below}"))?;
         let group = format!("/sys/kernel/iommu_groups/{group}");
         self.file(&group, "type", "DMA-FQ")?;
-        self.link(
-            &format!("{group}/devices"),
-            address,
-            &format!("../../../../{below}"),
-        )?;
+        self.link(&format!("{group}/devices"), address, &format!("../../../../{below}"))?;
         Ok(directory)
     }
 

@@ -49,10 +49,7 @@ struct Numbers(HashMap<String, String>);
 impl Numbers {
     fn number(&mut self, text: &str) -> String {
         let next = self.0.len() + 1;
-        self.0
-            .entry(text.to_owned())
-            .or_insert_with(|| format!("{next:06x}"))
-            .clone()
+        self.0.entry(text.to_owned()).or_insert_with(|| format!("{next:06x}")).clone()
     }
 
     /// Hides hardware addresses in the names of a path.
@@ -65,10 +62,7 @@ impl Numbers {
         let address = name.rsplit_once('x').map(|(_, address)| address);
         let is_address =
             |address: &&str| address.len() == 12 && address.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match address
-            .filter(is_address)
-            .and_then(|address| address.split_at_checked(6))
-        {
+        match address.filter(is_address).and_then(|address| address.split_at_checked(6)) {
             Some((maker, card)) => {
                 let kept = name.len() - card.len();
                 let number = self.number(&format!("{maker}{card}"));

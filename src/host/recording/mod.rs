@@ -4,6 +4,7 @@
 //! private directory that the ordinary reader then reads ([`Recording::lay_out`]), taken from a machine
 //! ([`record`]) and from an unpacked copy of a machine's `/sys` ([`from_unpacked`]).
 
+mod answers;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -18,6 +19,7 @@ mod rules;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -244,9 +246,7 @@ impl Recording {
     pub fn has_below(&self, path: &str) -> bool {
         let prefix = format!("{path}/");
         let mut following = self.entries.range(prefix.clone()..);
-        following
-            .next()
-            .is_some_and(|(path, _)| path.starts_with(&prefix))
+        following.next().is_some_and(|(path, _)| path.starts_with(&prefix))
     }
 
     /// The answers of netlink; `None` where they are unknown.
@@ -280,10 +280,7 @@ fn check_path(path: &str) -> Result<(), EntryError> {
 /// name could stand behind another link, and lead anywhere. The links of sysfs have exactly this form
 /// (`sysfs_get_target_path`, now `kernfs_get_target_path`, in <https://github.com/torvalds/linux/blob/master/fs/kernfs/symlink.c>).
 fn check_target(path: &str, target: &str) -> Result<(), EntryError> {
-    let bad = || EntryError::Target {
-        path: path.to_owned(),
-        target: target.to_owned(),
-    };
+    let bad = || EntryError::Target { path: path.to_owned(), target: target.to_owned() };
     if target.len() > PATH_LIMIT || target.contains('\0') {
         return Err(bad());
     }

@@ -29,24 +29,16 @@ impl RecordedNetlink {
             return Ok(Self { answers: None });
         };
         let names = Names::new(recording, &answers.links);
-        let links: Result<_, _> = answers
-            .links
-            .iter()
-            .map(|link| resolve_link(&names, link))
-            .collect();
+        let links: Result<_, _> = answers.links.iter().map(|link| resolve_link(&names, link)).collect();
         // The kernel's reader takes unicast routes only, too.
         let unicast = answers.routes.iter().filter(|route| route.kind == "unicast");
         let routes: Result<_, _> = unicast.map(|route| resolve_route(&names, route)).collect();
-        Ok(Self {
-            answers: Some((links?, routes?)),
-        })
+        Ok(Self { answers: Some((links?, routes?)) })
     }
 
     fn known(&self) -> io::Result<&(Vec<Link>, Vec<Route>)> {
         let cause = "the recording has no answers of netlink";
-        self.answers
-            .as_ref()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, cause))
+        self.answers.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, cause))
     }
 }
 
@@ -95,9 +87,8 @@ impl<'a> Names<'a> {
         let mut names = HashMap::new();
         for (path, entry) in recording.entries() {
             let Entry::File(content) = entry else { continue };
-            let Some((directory, name)) = path
-                .strip_suffix("/ifindex")
-                .and_then(|path| path.rsplit_once('/'))
+            let Some((directory, name)) =
+                path.strip_suffix("/ifindex").and_then(|path| path.rsplit_once('/'))
             else {
                 continue;
             };
@@ -114,8 +105,6 @@ impl<'a> Names<'a> {
     /// A number that is no name is an index: the peer of a veth, say, may have no name here.
     pub(super) fn index(&self, word: &str) -> Result<u32, UnknownInterface> {
         let known = self.0.get(word).copied();
-        known
-            .or_else(|| word.parse().ok())
-            .ok_or_else(|| UnknownInterface(word.to_owned()))
+        known.or_else(|| word.parse().ok()).ok_or_else(|| UnknownInterface(word.to_owned()))
     }
 }

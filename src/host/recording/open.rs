@@ -42,7 +42,7 @@ pub enum OpenHostError {
         source: ParseRecordingError,
     },
     /// It could not be laid out.
-    #[error("{}: laying the recorded host out below {} failed: {source}; set TMPDIR to a directory with room", path.display(), std::env::temp_dir().display())]
+    #[error("{}: the recorded host could not be laid out: {source}; set TMPDIR to a directory with room", path.display())]
     LayOut {
         /// As the user typed it.
         path: PathBuf,
@@ -60,23 +60,15 @@ impl HostRoot {
         if path == Path::new("/") {
             return Ok(Self::live());
         }
-        let unreadable = |source| OpenHostError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let unreadable = |source| OpenHostError::Read { path: path.to_owned(), source };
         if fs::metadata(path).map_err(unreadable)?.is_dir() {
             if !path.join("sys").is_dir() {
-                return Err(OpenHostError::NoSys {
-                    path: path.to_owned(),
-                });
+                return Err(OpenHostError::NoSys { path: path.to_owned() });
             }
             return Ok(Self::directory(path));
         }
         let recording = Recording::open(path)?;
-        recording.lay_out().map_err(|source| OpenHostError::LayOut {
-            path: path.to_owned(),
-            source,
-        })
+        recording.lay_out().map_err(|source| OpenHostError::LayOut { path: path.to_owned(), source })
     }
 }
 
@@ -86,24 +78,13 @@ impl Recording {
     /// # Errors
     /// Names the path, the lines and what to do.
     pub fn open(path: &Path) -> Result<Self, OpenHostError> {
-        let unreadable = |source| OpenHostError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let unreadable = |source| OpenHostError::Read { path: path.to_owned(), source };
         let mut text = String::new();
         let file = File::open(path).map_err(unreadable)?;
-        let length = file
-            .take(SIZE_LIMIT + 1)
-            .read_to_string(&mut text)
-            .map_err(unreadable)?;
+        let length = file.take(SIZE_LIMIT + 1).read_to_string(&mut text).map_err(unreadable)?;
         if length as u64 > SIZE_LIMIT {
-            return Err(OpenHostError::Large {
-                path: path.to_owned(),
-            });
+            return Err(OpenHostError::Large { path: path.to_owned() });
         }
-        Self::parse(&text).map_err(|source| OpenHostError::Parse {
-            path: path.to_owned(),
-            source,
-        })
+        Self::parse(&text).map_err(|source| OpenHostError::Parse { path: path.to_owned(), source })
     }
 }

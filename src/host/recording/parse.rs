@@ -1,15 +1,14 @@
 //! Reads a recording. Strict, for it is fed from bug reports: every problem is told with its line and what to write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::format::{FIRST_LINE, NETLINK, PROTOCOLS, ROUTE_KINDS, is_plain_text, is_plain_word};
+use super::answers::{read_devlink, read_link, read_route};
+use super::format::{FIRST_LINE, NETLINK};
 use super::netlink::Names;
-use super::{
-    Answers, Entry, EntryError, Errno, Node, RecordedDevlink, RecordedLink, RecordedRoute, Recording,
-};
-use crate::host::netlink::{Family, TABLE_MAIN};
+use super::words::{Words, read_errno, read_node, read_text, take_word, whole_word};
+use super::{Answers, Entry, EntryError, Recording};
 
 /// More problems than this are only counted.
 const PROBLEM_LIMIT: usize = 50;
@@ -229,20 +228,16 @@ impl Parser {
             }
         };
         if name.contains('/') {
-            return Err(format!(
-                "`{name}` is no name; write a line `/directory/` for each directory"
-            ));
+            return Err(format!("`{name}` is no name; write a line `/directory/` for each directory"));
         }
         self.insert(number, format!("{directory}/{name}"), entry)
     }
 
     fn insert(&mut self, number: usize, path: String, entry: Entry) -> Result<(), String> {
-        self.recording
-            .insert(&path, entry)
-            .map_err(|error| match (&error, self.lines.get(&path)) {
-                (EntryError::Twice(_), Some(line)) => format!("{error}: the first is on line {line}"),
-                _ => error.to_string(),
-            })?;
+        self.recording.insert(&path, entry).map_err(|error| match (&error, self.lines.get(&path)) {
+            (EntryError::Twice(_), Some(line)) => format!("{error}: the first is on line {line}"),
+            _ => error.to_string(),
+        })?;
         self.lines.insert(path, number);
         Ok(())
     }
@@ -253,22 +248,18 @@ impl Parser {
             Some("link") => {
                 let link = read_link(&mut words)?;
                 let other = [&link.master, &link.lower];
-                self.names
-                    .extend(other.into_iter().flatten().map(|name| (number, name.clone())));
+                self.names.extend(other.into_iter().flatten().map(|name| (number, name.clone())));
                 self.answers.links.push(link);
             }
             Some("route") => {
                 let route = read_route(&mut words)?;
-                self.names
-                    .extend(route.interfaces.iter().map(|name| (number, name.clone())));
+                self.names.extend(route.interfaces.iter().map(|name| (number, name.clone())));
                 self.answers.routes.push(route);
             }
             Some("devlink") => self.answers.devlinks.push(read_devlink(&mut words)?),
             _ => {
-                return Err(
-                    "write `link INDEX NAME …`, `route FAMILY default …` or `devlink BUS/DEVICE …`"
-                        .to_owned(),
-                );
+                return Err("write `link INDEX NAME …`, `route FAMILY default …` or `devlink BUS/DEVICE …`"
+                    .to_owned());
             }
         }
         Ok(())
@@ -281,212 +272,5 @@ impl Parser {
                 self.error.add(*line, unknown.to_string());
             }
         }
-    }
-}
-
-fn read_link(words: &mut Words<'_>) -> Result<RecordedLink, String> {
-    const SHAPE: &str = "write `link INDEX NAME`, then any of `up`, `carrier`, `no-carrier`, `altname=`, `master=`, `lower=`, `kind=`";
-    let index = words.next_word()?.ok_or(SHAPE)?;
-    let mut link = RecordedLink {
-        index: index.parse().map_err(|_| SHAPE)?,
-        name: words.next_word()?.ok_or(SHAPE)?,
-        ..RecordedLink::default()
-    };
-    while let Some((key, value)) = words.next_pair()? {
-        match (key, value) {
-            ("up", None) => link.up = true,
-            ("carrier", None) => link.carrier = Some(true),
-            ("no-carrier", None) => link.carrier = Some(false),
-            ("altname", Some(name)) => link.alternative_names.push(name),
-            ("master", Some(name)) => once(key, &mut link.master, name)?,
-            ("lower", Some(name)) => once(key, &mut link.lower, name)?,
-            ("kind", Some(kind)) => link.kind = kind,
-            _ => return Err(format!("`{key}` does not belong here; {SHAPE}")),
-        }
-    }
-    Ok(link)
-}
-
-fn read_route(words: &mut Words<'_>) -> Result<RecordedRoute, String> {
-    const SHAPE: &str = "write `route inet default` or `route inet6 default`, then any of `dev=`, `via=`, `table=`, `proto=`, `metric=`, `type=`";
-    let family = match words.next_word()?.as_deref() {
-        Some("inet") => Family::Inet,
-        Some("inet6") => Family::Inet6,
-        _ => return Err(SHAPE.to_owned()),
-    };
-    if words.next_word()?.as_deref() != Some("default") {
-        return Err(format!("only default routes are recorded; {SHAPE}"));
-    }
-    let mut route = RecordedRoute {
-        family,
-        ..RecordedRoute::default()
-    };
-    while let Some((key, value)) = words.next_pair()? {
-        let value = value.ok_or_else(|| format!("`{key}` does not belong here; {SHAPE}"))?;
-        let bad = |form: &str| format!("`{key}={value}` is wrong; write {form}");
-        match key {
-            "dev" => route.interfaces.push(value),
-            "via" => {
-                let address = value.parse().map_err(|_| bad("an IP address"))?;
-                once(key, &mut route.gateway, address)?;
-            }
-            "table" if value == "main" => route.table = TABLE_MAIN,
-            "table" => route.table = value.parse().map_err(|_| bad("`main` or a number"))?,
-            "proto" => {
-                let known = PROTOCOLS.iter().find(|(name, _)| *name == value);
-                route.protocol = match known {
-                    Some((_, number)) => *number,
-                    None => value
-                        .parse()
-                        .map_err(|_| bad("kernel, boot, static, ra, dhcp or a number"))?,
-                };
-            }
-            "metric" => route.metric = value.parse().map_err(|_| bad("a number"))?,
-            "type" if ROUTE_KINDS.contains(&value.as_str()) => route.kind = value,
-            "type" => return Err(bad("unicast, blackhole, unreachable or prohibit")),
-            _ => return Err(format!("`{key}` does not belong here; {SHAPE}")),
-        }
-    }
-    Ok(route)
-}
-
-fn read_devlink(words: &mut Words<'_>) -> Result<RecordedDevlink, String> {
-    const SHAPE: &str =
-        "write `devlink BUS/DEVICE`, then any of `eswitch=legacy`, `eswitch=switchdev`, `info.KEY=VALUE`";
-    let device = words
-        .next_word()?
-        .filter(|word| word.contains('/'))
-        .ok_or(SHAPE)?;
-    let mut devlink = RecordedDevlink {
-        device,
-        eswitch: None,
-        info: BTreeMap::new(),
-    };
-    while let Some((key, value)) = words.next_pair()? {
-        let info = key.strip_prefix("info.").filter(|key| !key.is_empty());
-        match (key, info, value) {
-            ("eswitch", _, Some(mode)) if matches!(mode.as_str(), "legacy" | "switchdev") => {
-                once(key, &mut devlink.eswitch, mode)?;
-            }
-            (_, Some(info), Some(value)) => {
-                devlink.info.insert(info.to_owned(), value);
-            }
-            _ => return Err(format!("`{key}` does not belong here; {SHAPE}")),
-        }
-    }
-    Ok(devlink)
-}
-
-fn once<T>(key: &str, place: &mut Option<T>, value: T) -> Result<(), String> {
-    match place.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("`{key}=` is there twice; write it once")),
-    }
-}
-
-/// The words of an answer, with one space between them.
-struct Words<'a>(&'a str);
-
-impl<'a> Words<'a> {
-    fn next_word(&mut self) -> Result<Option<String>, String> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        let (word, rest) = take_word(self.0)?;
-        self.0 = after_word(rest)?;
-        Ok(Some(word))
-    }
-
-    fn next_pair(&mut self) -> Result<Option<(&'a str, Option<String>)>, String> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        let end = self.0.find([' ', '=']).unwrap_or(self.0.len());
-        let (key, rest) = self.0.split_at(end);
-        let Some(value) = rest.strip_prefix('=') else {
-            self.0 = after_word(rest)?;
-            return Ok(Some((key, None)));
-        };
-        let (value, rest) = take_word(value)?;
-        self.0 = after_word(rest)?;
-        Ok(Some((key, Some(value))))
-    }
-}
-
-fn after_word(rest: &str) -> Result<&str, String> {
-    match rest.strip_prefix(' ') {
-        Some(next) if !next.is_empty() && !next.starts_with(char::is_whitespace) => Ok(next),
-        None if rest.is_empty() => Ok(""),
-        _ => Err("write one space between two words, and none at the end".to_owned()),
-    }
-}
-
-/// Takes a word or a JSON string off the front.
-fn take_word(text: &str) -> Result<(String, &str), String> {
-    if text.starts_with('"') {
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
-        let Some(Ok(word)) = values.next() else {
-            return Err(
-                "this JSON string is broken; escape `\"` and `\\` with a `\\`, and close it".to_owned(),
-            );
-        };
-        let rest = text.get(values.byte_offset()..).unwrap_or_default();
-        return Ok((word, rest));
-    }
-    let end = text.find(' ').unwrap_or(text.len());
-    let (word, rest) = text.split_at(end);
-    if !is_plain_word(word) {
-        return Err(
-            "a word is missing, or it has invisible characters; write it as a JSON string".to_owned(),
-        );
-    }
-    Ok((word.to_owned(), rest))
-}
-
-fn whole_word(text: &str) -> Result<String, String> {
-    match take_word(text)? {
-        (word, "") => Ok(word),
-        _ => Err("write a target with a space in it as a JSON string".to_owned()),
-    }
-}
-
-fn read_text(value: &str) -> Result<String, String> {
-    if value.starts_with('"') {
-        let (content, rest) = take_word(value)?;
-        return match rest {
-            "" => Ok(content),
-            _ => Err("nothing may follow a JSON string; a text that begins with `\"` must be one".to_owned()),
-        };
-    }
-    if is_plain_text(value) {
-        Ok(format!("{value}\n"))
-    } else {
-        Err("write a content that is empty, or has spaces at its ends or invisible characters, as a JSON string: `\"\\n\"`, `\"\"`".to_owned())
-    }
-}
-
-/// Linux has 133 of them.
-pub(super) fn read_errno(name: &str) -> Result<Errno, String> {
-    (1..=133)
-        .map(Errno::from_raw)
-        .find(|errno| format!("{errno:?}") == name && *errno != Errno::UnknownErrno)
-        .ok_or_else(|| {
-            format!("`{name}` is no error of the kernel; write a name such as EOPNOTSUPP or EINVAL")
-        })
-}
-
-pub(super) fn read_node(text: &str) -> Result<Node, String> {
-    const SHAPE: &str = "write a device node as `char MAJOR:MINOR 0600` or `block MAJOR:MINOR 0660`";
-    let (number, mode) = text.rsplit_once(' ').ok_or(SHAPE)?;
-    let parsed = number.parse().map_err(|_| SHAPE)?;
-    let mode = Some(mode)
-        .filter(|mode| mode.len() == 4 && mode.starts_with('0'))
-        .and_then(|mode| u32::from_str_radix(mode, 8).ok())
-        .ok_or(SHAPE)?;
-    let node = Node { number: parsed, mode };
-    if node.number.to_string() == number {
-        Ok(node)
-    } else {
-        Err(SHAPE.to_owned())
     }
 }

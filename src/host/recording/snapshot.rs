@@ -16,6 +16,9 @@ pub struct SnapshotOptions {
     pub identities: bool,
 }
 
+/// Begins a line of the header that tells what does not fit into a recording.
+pub(super) const LEFT_OUT: &str = "left out";
+
 /// Where a walk begins: a directory of links into `/sys/devices`, and what each of them leads to.
 const LINK_DIRECTORIES: [(&str, Place); 12] = [
     ("/sys/bus/pci/devices", Place::Device),
@@ -34,8 +37,8 @@ const LINK_DIRECTORIES: [(&str, Place); 12] = [
 
 /// Reads a host into a recording.
 ///
-/// What cannot be read is part of the recording (`! ERRNO`), or a line of its header. Virtual interfaces with nothing
-/// below them (`veth`, `tun`, `lo`) are left out, unless a default route leaves through them.
+/// What cannot be read is part of the recording (`! ERRNO`), or a line of its header. Virtual interfaces without a device
+/// below them (`veth`, a bridge of those, `lo`) are left out, unless a default route leaves through them.
 pub fn record(host: &HostRoot, options: SnapshotOptions) -> Recording {
     let mut recorder = Recorder {
         host,
@@ -69,11 +72,7 @@ struct Recorder<'a> {
 
 impl Recorder<'_> {
     fn sys(&mut self, routed: &BTreeSet<String>) {
-        for name in self.names("/sys/class/net") {
-            if !routed.contains(&name) && self.is_idle_virtual(&name) {
-                self.left_out.insert(name);
-            }
-        }
+        self.leave_out_idle_interfaces(routed);
         for (directory, place) in LINK_DIRECTORIES {
             let names = self.names(directory);
             if self.host.list(directory).is_ok() {
@@ -142,17 +141,33 @@ impl Recorder<'_> {
 
     /// Whether a link `lower_NAME` or `upper_NAME` leads to an interface that is left out.
     fn is_left_out(&self, name: &str) -> bool {
-        let other = name
-            .strip_prefix("lower_")
-            .or_else(|| name.strip_prefix("upper_"));
+        let other = name.strip_prefix("lower_").or_else(|| name.strip_prefix("upper_"));
         other.is_some_and(|other| self.left_out.contains(other))
     }
 
-    fn is_idle_virtual(&self, name: &str) -> bool {
-        let path = format!("/sys/class/net/{name}");
-        let is_virtual = |target: String| target.contains("/devices/virtual/net/");
-        self.host.link(&path).is_ok_and(is_virtual)
-            && !self.names(&path).iter().any(|name| name.starts_with("lower_"))
+    /// A virtual interface matters where something that matters lies below it, or a default route leaves through it.
+    fn leave_out_idle_interfaces(&mut self, routed: &BTreeSet<String>) {
+        let (mut idle, mut wanted) = (Vec::new(), Vec::new());
+        for name in self.names("/sys/class/net") {
+            let target = self.host.link(&format!("/sys/class/net/{name}"));
+            let is_virtual = target.is_ok_and(|target| target.contains("/devices/virtual/net/"));
+            if is_virtual && !routed.contains(&name) {
+                idle.push(name);
+            } else {
+                wanted.push(name);
+            }
+        }
+        self.left_out.extend(idle);
+        // Upwards from each, through bonds and the VLANs on top of them.
+        while let Some(name) = wanted.pop() {
+            for above in self.names(&format!("/sys/class/net/{name}")) {
+                if let Some(above) = above.strip_prefix("upper_")
+                    && self.left_out.remove(above)
+                {
+                    wanted.push(above.to_owned());
+                }
+            }
+        }
     }
 
     fn file(&mut self, path: &str) {
@@ -164,25 +179,18 @@ impl Recorder<'_> {
 
     fn unreadable(&mut self, path: &str, error: &io::Error) {
         // It went while we looked, or it is a directory that nobody expects.
-        if matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
-        ) {
+        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) {
             return;
         }
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
-        let errno = if errno == Errno::UnknownErrno {
-            Errno::EIO
-        } else {
-            errno
-        };
+        let errno = if errno == Errno::UnknownErrno { Errno::EIO } else { errno };
         self.insert(path, Entry::Unreadable(errno));
     }
 
     fn insert(&mut self, path: &str, entry: Entry) {
         match self.recording.insert(path, entry) {
             Ok(()) | Err(EntryError::Twice(_)) => {}
-            Err(error) => self.notes.push(format!("left out: {error}")),
+            Err(error) => self.notes.push(format!("{LEFT_OUT}: {error}")),
         }
     }
 
@@ -192,18 +200,11 @@ impl Recorder<'_> {
 
     fn dev(&mut self) {
         if !self.host.shows_nodes_at("/dev/null") {
-            self.notes
-                .push("/dev was not seen: its nodes are unknown".to_owned());
+            self.notes.push("/dev was not seen: its nodes are unknown".to_owned());
             return;
         }
         self.insert("/dev", Entry::Directory);
-        for directory in [
-            "/dev",
-            "/dev/net",
-            "/dev/infiniband",
-            "/dev/vfio",
-            "/dev/vfio/devices",
-        ] {
+        for directory in ["/dev", "/dev/net", "/dev/infiniband", "/dev/vfio", "/dev/vfio/devices"] {
             for name in self.names(directory) {
                 let path = format!("{directory}/{name}");
                 if !self.is_wanted_node(&path) {
@@ -217,23 +218,17 @@ impl Recorder<'_> {
     }
 
     fn is_wanted_node(&self, path: &str) -> bool {
-        let uacce = path
-            .strip_prefix("/dev/")
-            .map(|name| format!("/sys/class/uacce/{name}"));
+        let uacce = path.strip_prefix("/dev/").map(|name| format!("/sys/class/uacce/{name}"));
         rules::is_wanted_node(path) || uacce.is_some_and(|link| self.recording.get(&link).is_some())
     }
 
     fn answers(&mut self) -> Option<Answers> {
         let netlink = self.host.netlink();
-        let known = netlink
-            .links()
-            .and_then(|links| Ok((links, netlink.default_routes()?)));
+        let known = netlink.links().and_then(|links| Ok((links, netlink.default_routes()?)));
         match known {
             Ok((links, routes)) => Some(name_answers(&links, &routes)),
             Err(error) => {
-                self.notes.push(format!(
-                    "netlink could not be read: {error}; links and routes are unknown"
-                ));
+                self.notes.push(format!("netlink could not be read: {error}; links and routes are unknown"));
                 None
             }
         }
@@ -323,14 +318,58 @@ mod tests {
     }
 
     #[test]
+    fn virtual_interfaces_are_recorded_where_a_device_lies_below_or_a_route_leaves_through_them() {
+        let interface = |name: &str, index: u32, links: &str| {
+            format!("\n/sys/devices/virtual/net/{name}/\n  ifindex = {index}\n{links}")
+        };
+        let text = [
+            "pcidp-host 1
+
+/sys/class/net/
+  bond0 -> ../../devices/virtual/net/bond0
+  bond0.7 -> ../../devices/virtual/net/bond0.7
+  bridge0 -> ../../devices/virtual/net/bridge0
+  eth0 -> ../../devices/pci0000:00/0000:00:03.0/net/eth0
+  tun0 -> ../../devices/virtual/net/tun0
+  veth0 -> ../../devices/virtual/net/veth0
+
+/sys/devices/pci0000:00/0000:00:03.0/net/eth0/
+  ifindex = 2
+  master -> ../../../../virtual/net/bond0
+  upper_bond0 -> ../../../../virtual/net/bond0
+",
+            &interface("bond0", 3, "  lower_eth0 -> ../../../pci0000:00/0000:00:03.0/net/eth0\n  upper_bond0.7 -> ../bond0.7\n"),
+            &interface("bond0.7", 4, "  lower_bond0 -> ../bond0\n"),
+            &interface("bridge0", 5, "  lower_veth0 -> ../veth0\n"),
+            &interface("tun0", 6, ""),
+            &interface("veth0", 7, "  upper_bridge0 -> ../bridge0\n"),
+            "\n[netlink]\n  link 5 bridge0 up\n  link 6 tun0 up\n  link 7 veth0 up master=bridge0\n  route inet default dev=tun0\n",
+        ]
+        .concat();
+        let host = Recording::parse(&text).unwrap().lay_out().unwrap();
+        let recording = record(&host, SnapshotOptions::default());
+        for (name, is_there) in [
+            ("bond0", true),
+            ("bond0.7", true),
+            ("bridge0", false),
+            ("eth0", true),
+            ("tun0", true),
+            ("veth0", false),
+        ] {
+            let link = format!("/sys/class/net/{name}");
+            assert_eq!(recording.get(&link).is_some(), is_there, "{name}");
+        }
+        assert!(!recording.to_string().contains("veth0"));
+        assert_eq!(recording.answers().unwrap().links.len(), 1);
+    }
+
+    #[test]
     fn this_machine_is_recorded_with_its_functions_and_its_default_route_and_without_hardware_addresses() {
         let host = HostRoot::live();
         let recording = record(&host, SnapshotOptions::default());
         for address in host.list("/sys/bus/pci/devices").unwrap_or_default() {
             let link = format!("/sys/bus/pci/devices/{address}");
-            let Some(Entry::Link(target)) = recording.get(&link) else {
-                panic!("{link} is missing")
-            };
+            let Some(Entry::Link(target)) = recording.get(&link) else { panic!("{link} is missing") };
             let vendor = format!("{}/vendor", resolve(&link, target).unwrap());
             assert!(recording.get(&vendor).is_some(), "{vendor} is missing");
         }
@@ -339,18 +378,13 @@ mod tests {
         assert_eq!(answers.routes.len(), routes.len());
         let text = recording.to_string();
         for link in host.list("/sys/class/net").unwrap_or_default() {
-            let address = host
-                .read(&format!("/sys/class/net/{link}/address"))
-                .unwrap_or_default();
+            let address = host.read(&format!("/sys/class/net/{link}/address")).unwrap_or_default();
             let is_set = address.bytes().any(|byte| !matches!(byte, b'0' | b':'));
             assert!(!is_set || !text.contains(&address), "{address} of {link}");
         }
         assert_eq!(Recording::parse(&text).unwrap(), recording);
         let again = record(&recording.lay_out().unwrap(), SnapshotOptions::default());
-        assert_eq!(
-            again.entries().collect::<Vec<_>>(),
-            recording.entries().collect::<Vec<_>>()
-        );
+        assert_eq!(again.entries().collect::<Vec<_>>(), recording.entries().collect::<Vec<_>>());
         assert_eq!(again.answers(), recording.answers());
     }
 }

@@ -59,8 +59,7 @@ impl DeviceManager {
     }
 
     pub(super) fn update(&self, resource: &str, change: impl FnOnce(&mut Resource)) {
-        self.state
-            .send_modify(|state| change(state.resources.entry(resource.to_owned()).or_default()));
+        self.state.send_modify(|state| change(state.resources.entry(resource.to_owned()).or_default()));
     }
 
     pub(super) fn connection(&self, resource: &str) -> Option<Connection> {
@@ -102,11 +101,7 @@ impl DeviceManager {
         let accepted = self.accept(request).await;
         let status = RegistrationStatus {
             plugin_registered: accepted.is_ok(),
-            error: accepted
-                .as_ref()
-                .err()
-                .map(|status| status.message().to_owned())
-                .unwrap_or_default(),
+            error: accepted.as_ref().err().map(|status| status.message().to_owned()).unwrap_or_default(),
         };
         client.notify_registration_status(status).await?;
         Ok(accepted?)
@@ -136,10 +131,7 @@ impl DeviceManager {
             .await
             .map_err(|error| Status::unknown(error.to_string()))?;
         let mut client = DevicePluginClient::new(connection.clone());
-        let options = client
-            .get_device_plugin_options(api::Empty {})
-            .await?
-            .into_inner();
+        let options = client.get_device_plugin_options(api::Empty {}).await?.into_inner();
         let mut plugins = lock(&self.plugins);
         if plugins.life != life {
             return Err(Status::unavailable("stopped"));

@@ -94,12 +94,7 @@ impl StandIn {
     pub async fn start(directory: &Path) -> Result<Self, BindError> {
         let manager = Arc::new(DeviceManager::new(directory));
         let (socket, running) = listen(directory, &manager)?;
-        Ok(Self {
-            directory: directory.to_owned(),
-            manager,
-            running: Some(running),
-            socket,
-        })
+        Ok(Self { directory: directory.to_owned(), manager, running: Some(running), socket })
     }
 
     /// Where it listens.
@@ -132,14 +127,12 @@ impl StandIn {
 
     /// Refuses registrations with these words, or accepts them again.
     pub fn refuse(&self, message: Option<&str>) {
-        self.manager
-            .set_manners(|manners| manners.refusal = message.map(ToOwned::to_owned));
+        self.manager.set_manners(|manners| manners.refusal = message.map(ToOwned::to_owned));
     }
 
     /// Accepts registrations but never opens a stream, or behaves again.
     pub fn ignore_streams(&self, ignore: bool) {
-        self.manager
-            .set_manners(|manners| manners.ignore_streams = ignore);
+        self.manager.set_manners(|manners| manners.ignore_streams = ignore);
     }
 
     /// Loses the connection to the plugin of a resource, without a word.
@@ -178,10 +171,7 @@ impl StandIn {
         let seen = tokio::time::timeout(PATIENCE, states.wait_for(condition)).await;
         match seen {
             Ok(Ok(state)) => Ok(state.clone()),
-            _ => Err(NotSeen {
-                what: what.to_owned(),
-                state: Box::new(self.state()),
-            }),
+            _ => Err(NotSeen { what: what.to_owned(), state: Box::new(self.state()) }),
         }
     }
 
@@ -197,9 +187,7 @@ impl StandIn {
         let request = api::AllocateRequest {
             container_requests: containers
                 .iter()
-                .map(|ids| api::ContainerAllocateRequest {
-                    devices_ids: ids.clone(),
-                })
+                .map(|ids| api::ContainerAllocateRequest { devices_ids: ids.clone() })
                 .collect(),
         };
         let answer = self.plugin(resource)?.allocate(request).await?.into_inner();
@@ -221,11 +209,7 @@ impl StandIn {
         let known = self.state().resource(resource);
         let mut ids = known.free();
         if ids.len() < count {
-            return Err(CallError::TooFew {
-                resource: resource.to_owned(),
-                wanted: count,
-                free: ids.len(),
-            });
+            return Err(CallError::TooFew { resource: resource.to_owned(), wanted: count, free: ids.len() });
         }
         if known.options.preferred_allocation {
             ids = self.preferred(resource, &ids, &[], count).await?;
@@ -237,8 +221,7 @@ impl StandIn {
 
     /// Takes devices back from containers that ended.
     pub fn free(&self, resource: &str, ids: &[String]) {
-        self.manager
-            .update(resource, |resource| resource.held.retain(|id| !ids.contains(id)));
+        self.manager.update(resource, |resource| resource.held.retain(|id| !ids.contains(id)));
     }
 
     /// Asks the plugin which devices to take.
@@ -269,18 +252,15 @@ impl StandIn {
     /// # Errors
     /// When no plugin is connected, or it refuses.
     pub async fn pre_start(&self, resource: &str, ids: &[String]) -> Result<(), CallError> {
-        let request = api::PreStartContainerRequest {
-            devices_ids: ids.to_vec(),
-        };
+        let request = api::PreStartContainerRequest { devices_ids: ids.to_vec() };
         self.plugin(resource)?.pre_start_container(request).await?;
         Ok(())
     }
 
     fn plugin(&self, resource: &str) -> Result<DevicePluginClient<Connection>, CallError> {
         let connection = self.manager.connection(resource);
-        let connection = connection.ok_or_else(|| CallError::NotConnected {
-            resource: resource.to_owned(),
-        })?;
+        let connection =
+            connection.ok_or_else(|| CallError::NotConnected { resource: resource.to_owned() })?;
         Ok(DevicePluginClient::new(connection))
     }
 }

@@ -21,9 +21,7 @@ impl State {
 
     /// How many devices of the resource could be handed out to new containers, were none held.
     pub fn allocatable(&self, name: &str) -> usize {
-        self.resources
-            .get(name)
-            .map_or(0, |resource| resource.healthy().count())
+        self.resources.get(name).map_or(0, |resource| resource.healthy().count())
     }
 }
 
@@ -76,10 +74,7 @@ impl Resource {
 
     /// Ids of healthy devices that no container holds.
     pub fn free(&self) -> Vec<String> {
-        self.healthy()
-            .map(|device| device.id.clone())
-            .filter(|id| !self.held.contains(id))
-            .collect()
+        self.healthy().map(|device| device.id.clone()).filter(|id| !self.held.contains(id)).collect()
     }
 }
 

@@ -89,10 +89,7 @@ async fn localhost_and_no_authority_are_answered() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path().join("a.sock"), Shelf::default(), "a");
     for authority in [Some("localhost"), None] {
-        assert_eq!(
-            within(call(&served.path, OPTIONS, authority)).await,
-            Outcome::Answered
-        );
+        assert_eq!(within(call(&served.path, OPTIONS, authority)).await, Outcome::Answered);
     }
 }
 
@@ -101,10 +98,7 @@ async fn a_percent_encoded_path_is_answered_only_with_an_at_sign_in_it() {
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("example.com_probe.sock");
     let with_at = directory.path().join("example.com_probe@1.sock");
-    for (path, outcome) in [
-        (plain, Outcome::Reset(PROTOCOL_ERROR)),
-        (with_at, Outcome::Answered),
-    ] {
+    for (path, outcome) in [(plain, Outcome::Reset(PROTOCOL_ERROR)), (with_at, Outcome::Answered)] {
         let (_own, listener) = OwnSocket::bind(&path).unwrap();
         let (verdicts, _) = mpsc::unbounded_channel();
         let (_stop, stopped) = oneshot::channel::<()>();
@@ -116,11 +110,7 @@ async fn a_percent_encoded_path_is_answered_only_with_an_at_sign_in_it() {
             serve_registry(listener, &resource(), endpoint, verdicts, shutdown).await;
         });
         let authority = percent_encoded(&path);
-        assert_eq!(
-            within(call(&path, INFO, Some(&authority))).await,
-            outcome,
-            "{authority}"
-        );
+        assert_eq!(within(call(&path, INFO, Some(&authority))).await, outcome, "{authority}");
     }
 }
 
@@ -130,8 +120,5 @@ async fn a_raw_path_is_refused_by_the_protocol() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path().join("a.sock"), Shelf::default(), "a");
     let authority = served.path.to_str().unwrap();
-    assert_eq!(
-        within(call(&served.path, OPTIONS, Some(authority))).await,
-        Outcome::Reset(PROTOCOL_ERROR)
-    );
+    assert_eq!(within(call(&served.path, OPTIONS, Some(authority))).await, Outcome::Reset(PROTOCOL_ERROR));
 }

@@ -28,12 +28,8 @@ async fn next(lists: &mut Lists) -> Vec<Advertised> {
 }
 
 fn request(containers: &[&str]) -> api::AllocateRequest {
-    let container_requests = containers
-        .iter()
-        .map(|text| api::ContainerAllocateRequest {
-            devices_ids: ids(text),
-        })
-        .collect();
+    let container_requests =
+        containers.iter().map(|text| api::ContainerAllocateRequest { devices_ids: ids(text) }).collect();
     api::AllocateRequest { container_requests }
 }
 
@@ -110,9 +106,7 @@ async fn a_stream_that_nobody_reads_holds_nobody_up_and_skips_to_the_latest() {
     let mut alive = listen(&served).await;
     next(&mut alive).await;
     for round in 0..20 {
-        served
-            .list
-            .send_replace(devices(&format!("{long} round-{round}")));
+        served.list.send_replace(devices(&format!("{long} round-{round}")));
         let list = next(&mut alive).await;
         assert_eq!(list.last().unwrap().id, format!("round-{round}"));
     }
@@ -120,10 +114,7 @@ async fn a_stream_that_nobody_reads_holds_nobody_up_and_skips_to_the_latest() {
     while next(&mut idle).await.last().unwrap().id != "round-19" {
         lists += 1;
     }
-    assert!(
-        lists < 20,
-        "{lists} lists were kept for a stream that nobody read"
-    );
+    assert!(lists < 20, "{lists} lists were kept for a stream that nobody read");
 }
 
 #[tokio::test]
@@ -169,19 +160,12 @@ async fn several_containers_are_answered_in_order() {
     let first = &answers[0];
     let node = &first.devices[1];
     assert_eq!(
-        (
-            node.host_path.as_str(),
-            node.container_path.as_str(),
-            node.permissions.as_str()
-        ),
+        (node.host_path.as_str(), node.container_path.as_str(), node.permissions.as_str()),
         ("/dev/a", "/dev/a", "rw")
     );
     assert!(first.mounts[0].read_only);
     assert_eq!(
-        (
-            first.mounts[0].host_path.as_str(),
-            first.mounts[0].container_path.as_str()
-        ),
+        (first.mounts[0].host_path.as_str(), first.mounts[0].container_path.as_str()),
         ("/host", "/container")
     );
     assert_eq!(first.cdi_devices[0].name, "example.com/probe=c");
@@ -195,11 +179,7 @@ async fn a_refusal_has_its_code_and_names_the_device() {
     for (text, code, named) in [
         ("a 0000:ff:1f.7", Code::InvalidArgument, "0000:ff:1f.7"),
         ("b b", Code::InvalidArgument, "b is named more than once"),
-        (
-            "sick",
-            Code::FailedPrecondition,
-            "sick is unhealthy: the link is down",
-        ),
+        ("sick", Code::FailedPrecondition, "sick is unhealthy: the link is down"),
         ("bare", Code::FailedPrecondition, "/dev/vfio/7"),
         ("torn", Code::Internal, "/sys/x"),
     ] {
@@ -207,9 +187,7 @@ async fn a_refusal_has_its_code_and_names_the_device() {
         assert_eq!(status.code(), code, "{text}");
         assert!(status.message().contains(named), "{}", status.message());
         let devices_ids = ids(text);
-        let status = client
-            .pre_start_container(api::PreStartContainerRequest { devices_ids })
-            .await;
+        let status = client.pre_start_container(api::PreStartContainerRequest { devices_ids }).await;
         assert_eq!(status.unwrap_err().code(), code, "{text}");
     }
 }
@@ -224,17 +202,15 @@ async fn a_choice_is_made_for_each_container() {
     };
     let mut client = served.client().await;
     let container_requests = vec![container("", 2), container("a", 2)];
-    let answer = client
-        .get_preferred_allocation(api::PreferredAllocationRequest { container_requests })
-        .await;
+    let answer =
+        client.get_preferred_allocation(api::PreferredAllocationRequest { container_requests }).await;
     let answer = answer.unwrap().into_inner().container_responses;
     assert_eq!(answer[0].device_i_ds, ids("c b"));
     assert_eq!(answer[1].device_i_ds, ids("a c"));
 
     let container_requests = vec![container("", -1)];
-    let answer = client
-        .get_preferred_allocation(api::PreferredAllocationRequest { container_requests })
-        .await;
+    let answer =
+        client.get_preferred_allocation(api::PreferredAllocationRequest { container_requests }).await;
     assert_eq!(answer.unwrap_err().code(), Code::InvalidArgument);
 }
 
@@ -242,20 +218,10 @@ async fn a_choice_is_made_for_each_container() {
 async fn options_are_those_of_the_pool() {
     let directory = tempfile::tempdir().unwrap();
     for (preferred_allocation, pre_start) in [(false, true), (true, false)] {
-        let options = PluginOptions {
-            preferred_allocation,
-            pre_start,
-        };
-        let shelf = Shelf {
-            options,
-            ..Shelf::default()
-        };
+        let options = PluginOptions { preferred_allocation, pre_start };
+        let shelf = Shelf { options, ..Shelf::default() };
         let served = Served::start(directory.path().join(format!("{pre_start}.sock")), shelf, "a");
-        let answer = served
-            .client()
-            .await
-            .get_device_plugin_options(api::Empty {})
-            .await;
+        let answer = served.client().await.get_device_plugin_options(api::Empty {}).await;
         assert_eq!(PluginOptions::from(answer.unwrap().into_inner()), options);
     }
 }
@@ -265,10 +231,7 @@ async fn at_shutdown_streams_end_and_a_call_in_flight_finishes() {
     let directory = tempfile::tempdir().unwrap();
     let (came, has_come) = oneshot::channel();
     let (go_on, gate) = std::sync::mpsc::channel();
-    let shelf = Shelf {
-        gate: Some((came, gate)).into(),
-        ..Shelf::default()
-    };
+    let shelf = Shelf { gate: Some((came, gate)).into(), ..Shelf::default() };
     let mut served = Served::start(directory.path().join("a.sock"), shelf, "a");
     let mut lists = listen(&served).await;
     next(&mut lists).await;
@@ -277,12 +240,7 @@ async fn at_shutdown_streams_end_and_a_call_in_flight_finishes() {
     let call = tokio::spawn(async move { client.allocate(request(&["a"])).await });
     within(has_come).await.unwrap();
 
-    let Served {
-        stop,
-        ended,
-        mut events,
-        ..
-    } = served;
+    let Served { stop, ended, mut events, .. } = served;
     stop.send(()).unwrap();
     assert_eq!(within(lists.message()).await.unwrap(), None);
     assert_eq!(within(events.recv()).await, Some(StreamEvent::Closed { open: 0 }));
@@ -297,15 +255,9 @@ async fn at_shutdown_streams_end_and_a_call_in_flight_finishes() {
 async fn a_peer_that_does_not_hang_up_does_not_hold_up_a_shutdown() {
     let (served, _directory) = served("a");
     let mut mute = std::os::unix::net::UnixStream::connect(&served.path).unwrap();
-    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
-        .unwrap();
+    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
     // Answered only when the mute one has been accepted.
-    served
-        .client()
-        .await
-        .get_device_plugin_options(api::Empty {})
-        .await
-        .unwrap();
+    served.client().await.get_device_plugin_options(api::Empty {}).await.unwrap();
     served.stop.send(()).unwrap();
     within(served.ended).await.unwrap();
 }

@@ -12,11 +12,7 @@ use super::go::Program;
 /// Each API's file below `proto/`, its package, and its file below `gen/`.
 const APIS: [(&str, &str, &str); 3] = [
     ("deviceplugin/v1beta1.proto", "v1beta1", "deviceplugin_v1beta1.rs"),
-    (
-        "pluginregistration/v1.proto",
-        "pluginregistration",
-        "pluginregistration_v1.rs",
-    ),
+    ("pluginregistration/v1.proto", "pluginregistration", "pluginregistration_v1.rs"),
     ("podresources/v1.proto", "v1", "podresources_v1.rs"),
 ];
 
@@ -91,10 +87,7 @@ fn facts(file: &FileDescriptorProto) -> BTreeSet<String> {
 
 fn message_facts(scope: &str, message: &DescriptorProto, facts: &mut BTreeSet<String>) {
     let name = format!("{scope}.{}", message.name());
-    let map = message
-        .options
-        .as_ref()
-        .is_some_and(prost_types::MessageOptions::map_entry);
+    let map = message.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry);
     facts.insert(format!("message {name}{}", if map { " (map entry)" } else { "" }));
     for field in &message.field {
         let label = Label::try_from(field.label() as i32).unwrap().as_str_name();
@@ -119,9 +112,7 @@ fn proto_files_say_what_the_kubelet_says() {
     for ((proto, package, _), theirs) in APIS.into_iter().zip(&theirs.file) {
         assert_eq!(theirs.package(), package);
         let ours = ours(proto);
-        let [ours] = ours.file.as_slice() else {
-            panic!("{proto} imports something")
-        };
+        let [ours] = ours.file.as_slice() else { panic!("{proto} imports something") };
         let (ours, theirs) = (facts(ours), facts(theirs));
         let missing: Vec<_> = theirs.difference(&ours).collect();
         let invented: Vec<_> = ours.difference(&theirs).collect();

@@ -39,10 +39,7 @@ impl Program {
         match output {
             Err(error) => skip(&format!("go cannot be run: {error}")),
             Ok(output) if !output.status.success() => skip(String::from_utf8_lossy(&output.stderr).trim()),
-            Ok(_) => Some(Self {
-                _directory: directory,
-                path,
-            }),
+            Ok(_) => Some(Self { _directory: directory, path }),
         }
     }
 
@@ -91,24 +88,12 @@ async fn a_kubelet_in_go_registers_lists_and_allocates() {
     let mut kubelet = Running::start(program.command().arg(directory.path()));
     assert_eq!(kubelet.line().await, "ready");
 
-    let options = PluginOptions {
-        preferred_allocation: true,
-        pre_start: false,
-    };
-    let shelf = Shelf {
-        options,
-        ..Shelf::default()
-    };
+    let options = PluginOptions { preferred_allocation: true, pre_start: false };
+    let shelf = Shelf { options, ..Shelf::default() };
     let served = Served::start(directory.path().join("example.com_probe-1.sock"), shelf, "a b!");
     let resource = resource();
-    let registration = Registration {
-        endpoint: served.socket.file_name(),
-        resource: &resource,
-        options,
-    };
-    register(&directory.path().join("kubelet.sock"), &registration, LIMIT)
-        .await
-        .unwrap();
+    let registration = Registration { endpoint: served.socket.file_name(), resource: &resource, options };
+    register(&directory.path().join("kubelet.sock"), &registration, LIMIT).await.unwrap();
     for expected in [
         "register v1beta1 example.com/probe example.com_probe-1.sock preferred=true",
         "options preferred=true",
@@ -137,10 +122,7 @@ async fn a_plugin_watcher_in_go_reaches_only_a_socket_with_an_at_sign() {
     let directory = tempfile::tempdir().unwrap();
     for (name, expected) in [
         ("example.com_probe.sock", "refused rpc error: code = Internal"),
-        (
-            "example.com_probe@1.sock",
-            "info DevicePlugin example.com/probe /x/a.sock [v1beta1]",
-        ),
+        ("example.com_probe@1.sock", "info DevicePlugin example.com/probe /x/a.sock [v1beta1]"),
     ] {
         let path = directory.path().join(name);
         let (_own, listener) = OwnSocket::bind(&path).unwrap();

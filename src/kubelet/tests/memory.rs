@@ -5,10 +5,7 @@ use crate::kubelet::api::deviceplugin::Empty;
 
 fn anonymous_kibibytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -16,20 +13,11 @@ fn anonymous_kibibytes() -> u64 {
 fn fifty_endpoints_take_less_than_ten_mebibytes() {
     // In a process of its own: other tests take memory too.
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "--ignored",
-            "--nocapture",
-            "kubelet::tests::memory::fifty_endpoints",
-        ])
+        .args(["--exact", "--ignored", "--nocapture", "kubelet::tests::memory::fifty_endpoints"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let taken = text
-        .lines()
-        .find_map(|line| line.split_once("taken: "))
-        .unwrap()
-        .1;
+    let taken = text.lines().find_map(|line| line.split_once("taken: ")).unwrap().1;
     let taken: u64 = taken.trim().parse().unwrap();
     assert!(taken < 10 * 1024, "{RESOURCE}: {taken} KiB");
 }
@@ -44,13 +32,7 @@ async fn fifty_endpoints() {
     for number in 0..50 {
         let path = directory.path().join(format!("{number}.sock"));
         let served = Served::start(path, Shelf::default(), &list);
-        let mut lists = served
-            .client()
-            .await
-            .list_and_watch(Empty {})
-            .await
-            .unwrap()
-            .into_inner();
+        let mut lists = served.client().await.list_and_watch(Empty {}).await.unwrap().into_inner();
         assert!(within(lists.message()).await.unwrap().is_some());
         all.push((served, lists));
     }

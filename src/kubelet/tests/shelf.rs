@@ -90,14 +90,8 @@ impl Pool for Shelf {
             check(ids)?;
             Ok(Handout {
                 variables: [("IDS".to_owned(), ids.join(","))].into(),
-                nodes: ids
-                    .iter()
-                    .map(|id| DeviceNode::same(format!("/dev/{id}")))
-                    .collect(),
-                mounts: vec![Mount {
-                    host: "/host".to_owned(),
-                    container: "/container".to_owned(),
-                }],
+                nodes: ids.iter().map(|id| DeviceNode::same(format!("/dev/{id}"))).collect(),
+                mounts: vec![Mount { host: "/host".to_owned(), container: "/container".to_owned() }],
                 cdi_devices: ids.iter().map(|id| format!("example.com/probe={id}")).collect(),
                 annotations: [("key".to_owned(), "value".to_owned())].into(),
                 files: Vec::new(),
@@ -141,14 +135,7 @@ impl Served {
             let _ = stopped.await;
         };
         let ended = tokio::spawn(serve(listener, Arc::new(shelf), lists, sender, shutdown));
-        Self {
-            path,
-            list,
-            events,
-            stop,
-            ended,
-            socket,
-        }
+        Self { path, list, events, stop, ended, socket }
     }
 
     pub(super) async fn client(&self) -> DevicePluginClient<Connection> {
@@ -162,7 +149,5 @@ impl Served {
 
 /// Awaits, but not for ever.
 pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future)
-        .await
-        .expect("it did not happen in time")
+    tokio::time::timeout(LIMIT, future).await.expect("it did not happen in time")
 }

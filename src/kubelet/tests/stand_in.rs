@@ -12,20 +12,13 @@ use crate::kubelet::{
 fn start(kubelet: &StandIn, list: &str, options: PluginOptions) -> Served {
     let directory = kubelet.socket().parent().unwrap();
     let path = socket_path(directory, Place::DevicePlugins, &resource(), &Instance::random()).unwrap();
-    let shelf = Shelf {
-        options,
-        ..Shelf::default()
-    };
+    let shelf = Shelf { options, ..Shelf::default() };
     Served::start(path, shelf, list)
 }
 
 async fn announce(kubelet: &StandIn, served: &Served, options: PluginOptions) {
     let resource = resource();
-    let registration = Registration {
-        endpoint: served.socket.file_name(),
-        resource: &resource,
-        options,
-    };
+    let registration = Registration { endpoint: served.socket.file_name(), resource: &resource, options };
     register(kubelet.socket(), &registration, LIMIT).await.unwrap();
 }
 
@@ -36,10 +29,7 @@ async fn joined(kubelet: &StandIn, list: &str, options: PluginOptions) -> Served
     served
 }
 
-const PLAIN: PluginOptions = PluginOptions {
-    preferred_allocation: false,
-    pre_start: false,
-};
+const PLAIN: PluginOptions = PluginOptions { preferred_allocation: false, pre_start: false };
 
 #[tokio::test]
 async fn it_lists_and_allocates_and_keeps_what_is_held() {
@@ -54,17 +44,7 @@ async fn it_lists_and_allocates_and_keeps_what_is_held() {
     assert_eq!(taken, ids("a"));
     assert_eq!(answer.envs["IDS"], "a");
     let error = kubelet.allocate_n(RESOURCE, 2).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            CallError::TooFew {
-                wanted: 2,
-                free: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, CallError::TooFew { wanted: 2, free: 1, .. }), "{error}");
     kubelet.free(RESOURCE, &taken);
     assert_eq!(kubelet.allocate_n(RESOURCE, 2).await.unwrap().0, ids("a b"));
 
@@ -80,10 +60,7 @@ async fn it_lists_and_allocates_and_keeps_what_is_held() {
 async fn it_asks_for_a_choice_where_the_plugin_offers_one() {
     let directory = tempfile::tempdir().unwrap();
     let kubelet = StandIn::start(directory.path()).await.unwrap();
-    let options = PluginOptions {
-        preferred_allocation: true,
-        pre_start: true,
-    };
+    let options = PluginOptions { preferred_allocation: true, pre_start: true };
     let _served = joined(&kubelet, "a b c", options).await;
     let three = |state: &crate::kubelet::stand_in::State| state.allocatable(RESOURCE) == 3;
     kubelet.eventually("three devices", three).await.unwrap();
@@ -178,12 +155,7 @@ async fn it_finds_a_pool_through_its_registry_socket() {
     let registry = tempfile::tempdir().unwrap();
     let kubelet = StandIn::start(directory.path()).await.unwrap();
     let served = start(&kubelet, "a b", PLAIN);
-    let path = socket_path(
-        registry.path(),
-        Place::PluginsRegistry,
-        &resource(),
-        &Instance::random(),
-    );
+    let path = socket_path(registry.path(), Place::PluginsRegistry, &resource(), &Instance::random());
     let path = path.unwrap();
     let (_own, listener) = OwnSocket::bind(&path).unwrap();
     let (verdicts, mut heard) = tokio::sync::mpsc::unbounded_channel();

@@ -36,15 +36,9 @@ async fn own_and_sibling_sockets_that_go_are_seen() {
     let (own, _listener) = OwnSocket::bind(&directory.path().join("own.sock")).unwrap();
     let (sibling, _other) = OwnSocket::bind(&directory.path().join("sibling.sock")).unwrap();
     let mut watch = SocketWatch::new(directory.path());
-    assert_eq!(
-        watch.sockets().names().collect::<Vec<_>>(),
-        ["own.sock", "sibling.sock"]
-    );
+    assert_eq!(watch.sockets().names().collect::<Vec<_>>(), ["own.sock", "sibling.sock"]);
     std::fs::remove_file(own.path()).unwrap();
-    assert_eq!(
-        within(watch.changed()).await.names().collect::<Vec<_>>(),
-        ["sibling.sock"]
-    );
+    assert_eq!(within(watch.changed()).await.names().collect::<Vec<_>>(), ["sibling.sock"]);
     drop(sibling);
     assert_eq!(within(watch.changed()).await.names().count(), 0);
 }
@@ -111,18 +105,10 @@ fn a_node_without_inotify_is_watched_by_the_clock_until_there_is_some() {
     let output = std::process::Command::new("sh")
         .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "--ignored",
-            "kubelet::tests::watch::without_descriptors",
-        ])
+        .args(["--exact", "--ignored", "kubelet::tests::watch::without_descriptors"])
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
 

@@ -1,0 +1,82 @@
+//! The floors of the house.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Modules by floor; a module may import from its own floor or from below.
+const FLOORS: [&[&str]; 5] = [
+    &["model"],
+    &["config", "select", "pool", "handout"],
+    &["host", "kubelet"],
+    &["daemon", "operator", "observe"],
+    &["cli"],
+];
+/// These two never import from each other.
+const STRANGERS: [&str; 2] = ["host", "kubelet"];
+
+fn floor(module: &str) -> usize {
+    FLOORS
+        .iter()
+        .position(|floor| floor.contains(&module))
+        .unwrap_or_else(|| panic!("module `{module}` has no floor; add it to FLOORS"))
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => sources(&path, found),
+            false if path.extension().is_some_and(|extension| extension == "rs") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn imports_go_downward_and_host_and_kubelet_never_meet() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut imports = 0;
+    let mut wrong = Vec::new();
+    for path in files {
+        let relative = path.strip_prefix(&root).unwrap().to_owned();
+        let module = relative.components().next().unwrap().as_os_str().to_str().unwrap().to_owned();
+        if module == "lib.rs" || module == "main.rs" || module == "bin" {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            for after in line.split("crate::").skip(1) {
+                let target: String =
+                    after.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+                if target.is_empty() {
+                    continue;
+                }
+                imports += 1;
+                let strangers =
+                    target != module && [&target, &module].iter().all(|m| STRANGERS.contains(&m.as_str()));
+                if floor(&target) > floor(&module) || strangers {
+                    wrong.push(format!("src/{}:{}: {}", relative.display(), number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(imports > 50, "only {imports} imports were found: is the search broken?");
+    assert!(wrong.is_empty(), "imports that go up or sideways:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_source_file_is_longer_than_600_lines() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for directory in ["src", "tests", "benches"] {
+        sources(&root.join(directory), &mut files);
+    }
+    let long: Vec<_> = files
+        .iter()
+        .filter(|path| !path.components().any(|part| part.as_os_str() == "gen"))
+        .filter(|path| fs::read_to_string(path).unwrap().lines().count() > 600)
+        .collect();
+    assert!(long.is_empty(), "{long:?}");
+}

@@ -1,0 +1,6 @@
+//! Tests of the whole: recorded hosts, real sockets, real processes.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod house;
+mod node;
+mod peer;
