@@ -3,6 +3,7 @@
 pub mod api;
 mod connection;
 mod endpoint;
+mod holders;
 mod pool;
 mod register;
 mod registry;
@@ -13,6 +14,9 @@ mod watch;
 
 pub use connection::{ConnectError, Connection};
 pub use endpoint::{StreamEvent, serve};
+pub use holders::{
+    CHECKPOINT, Holder, Holders, HoldersError, holders_from_checkpoint, holders_from_podresources,
+};
 pub use pool::{Advertised, DeviceList, PluginOptions, Pool, Refusal};
 pub use register::{API_VERSION, KUBELET_SOCKET, RegisterError, Registration, register};
 pub use registry::{Verdict, serve_registry};

@@ -144,7 +144,7 @@ pub struct ContainerAllocateResponse {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// Devices of the Container Device Interface; used by kubelets since 1.28 (feature gate DevicePluginCDIDevices).
+    /// Devices of the Container Device Interface; used since Kubernetes 1.29, in 1.28 behind DevicePluginCDIDevices.
     #[prost(message, repeated, tag = "5")]
     pub cdi_devices: ::prost::alloc::vec::Vec<CdiDevice>,
 }

@@ -4,7 +4,8 @@
 //! (<https://github.com/kubernetes/kubernetes/tree/v1.34.4/pkg/kubelet/cm/devicemanager/plugin/v1beta1>):
 //! it dials back inside Register; a later registration of a resource takes the place of an earlier one, whose stream
 //! stays open; when *any* stream of a resource ends, it closes the connection that stands under the resource's name,
-//! and counts the resource's devices as unhealthy.
+//! and counts the resource's devices as unhealthy. (Later kubelets tell connections apart by their socket as well, so
+//! that this is the harder one to live with.)
 
 mod device_manager;
 mod state;

@@ -4,6 +4,7 @@ mod authority;
 mod endpoint;
 mod generated;
 mod go;
+mod holders;
 mod memory;
 mod register;
 mod shelf;
