@@ -87,17 +87,11 @@ pub async fn holders_from_podresources(socket: &Path, limit: Duration) -> Result
         })
     };
     let answer = tokio::time::timeout(limit, talk).await;
-    let answer = answer.map_err(|_| HoldersError::TimedOut {
-        socket: socket.to_owned(),
-        limit,
-    })??;
+    let answer = answer.map_err(|_| HoldersError::TimedOut { socket: socket.to_owned(), limit })??;
     let mut holders = Holders::new();
     for pod in answer.into_inner().pod_resources {
         for container in pod.containers {
-            let holder = Holder {
-                pod: format!("{}/{}", pod.namespace, pod.name),
-                container: container.name,
-            };
+            let holder = Holder { pod: format!("{}/{}", pod.namespace, pod.name), container: container.name };
             for devices in container.devices {
                 let resource = holders.entry(devices.resource_name).or_default();
                 resource.extend(devices.device_ids.into_iter().map(|id| (id, holder.clone())));
@@ -154,16 +148,8 @@ pub fn holders_from_checkpoint(device_plugins: &Path) -> Result<Holders, Holders
         serde_json::from_slice(&text).map_err(|source| HoldersError::Form { path, source })?;
     let mut holders = Holders::new();
     for entry in checkpoint.data.pod_device_entries.unwrap_or_default() {
-        let holder = Holder {
-            pod: entry.pod_uid,
-            container: entry.container_name,
-        };
-        let ids = entry
-            .device_ids
-            .unwrap_or_default()
-            .into_values()
-            .flatten()
-            .flatten();
+        let holder = Holder { pod: entry.pod_uid, container: entry.container_name };
+        let ids = entry.device_ids.unwrap_or_default().into_values().flatten().flatten();
         let resource = holders.entry(entry.resource_name).or_default();
         resource.extend(ids.map(|id| (id, holder.clone())));
     }

@@ -66,11 +66,7 @@ async fn podresources_name_the_pod_and_the_container() {
         let path = directory.path().join(format!("{forbidden}.sock"));
         let (_own, listener) = OwnSocket::bind(&path).unwrap();
         let service = PodResourcesListerServer::new(Lister { forbidden });
-        tokio::spawn(crate::kubelet::server::serve(
-            listener,
-            service,
-            std::future::pending(),
-        ));
+        tokio::spawn(crate::kubelet::server::serve(listener, service, std::future::pending()));
         let answer = holders_from_podresources(&path, LIMIT).await;
         if forbidden {
             let error = answer.unwrap_err();
@@ -78,10 +74,8 @@ async fn podresources_name_the_pod_and_the_container() {
             continue;
         }
         let held = answer.unwrap().remove(RESOURCE).unwrap();
-        let held: Vec<_> = held
-            .iter()
-            .map(|(id, holder)| format!("{id} {} {}", holder.pod, holder.container))
-            .collect();
+        let held: Vec<_> =
+            held.iter().map(|(id, holder)| format!("{id} {} {}", holder.pod, holder.container)).collect();
         assert_eq!(held, ["a shop/web one", "b shop/web one", "c shop/web two"]);
     }
     let error = holders_from_podresources(&directory.path().join("none.sock"), LIMIT).await;
