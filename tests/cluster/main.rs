@@ -5,6 +5,7 @@ mod kit;
 mod node;
 mod outcome;
 mod plugin;
+mod pods;
 mod scenarios;
 
 use std::env;
@@ -36,6 +37,21 @@ const SUITE: &[(&str, &[Scenario])] = &[
         "demo",
         scenarios![
             quick_start::the_quick_start_works_word_by_word,
+            manifests::the_plugin_runs_without_any_right,
+            manifests::pod_security_objects_to_nothing_but_host_network_and_host_paths,
+            manifests::a_node_made_after_the_plugin_started_is_handed_over_all_the_same,
+        ],
+    ),
+    (
+        "eight-vfs",
+        scenarios![
+            drop_in::in_the_reference_daemonset_only_the_image_changes,
+            drop_in::in_the_daemonset_of_sriov_network_operator_only_the_image_changes,
+            multus::multus_moves_netdevs_of_two_pools_into_a_pod_and_they_come_back,
+            scarce::of_two_pods_that_want_the_last_device_one_waits_until_it_is_free,
+            scarce::a_pod_that_asks_for_too_many_stays_pending,
+            books::podresources_and_the_checkpoint_name_our_ids,
+            kubelet::a_killed_kubelet_finds_its_devices_again_and_gives_none_twice,
         ],
     ),
 ];

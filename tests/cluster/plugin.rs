@@ -2,11 +2,13 @@
 
 use std::fs;
 
-use crate::node::{LIMIT, Node, folder};
+use serde_json::{Value, json};
+
+use crate::node::{LIMIT, Node};
 use crate::outcome::{Outcome, harness};
 
-/// A folder of the repository, or of this suite.
-fn file(path: &str) -> Outcome<String> {
+/// A file of the repository.
+pub(crate) fn file(path: &str) -> Outcome<String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
     fs::read_to_string(format!("{root}{path}")).map_err(harness(path))
 }
@@ -24,6 +26,40 @@ pub(crate) fn manifest(path: &str) -> Outcome<String> {
 /// A manifest of this suite.
 pub(crate) fn own_manifest(name: &str) -> Outcome<String> {
     manifest(&format!("tests/cluster/manifests/{name}.yaml"))
+}
+
+/// The ConfigMap and the DaemonSet as they ship.
+pub(crate) fn shipped() -> Outcome<String> {
+    Ok(manifest("deployments/configMap.yaml")? + "---\n" + &manifest("deployments/sriovdp-daemonset.yaml")?)
+}
+
+/// Runs the plugin as the shipped manifests say, on the host `demo`.
+pub(crate) fn serve_as_shipped(node: &Node) -> Outcome {
+    serve(node, &shipped()?)?;
+    for resource in ["intel.com/intel_sriov_netdevice", "intel.com/intel_sriov_dpdk", "openfuyao.com/kae.hpre"] {
+        node.wait_for_capacity(resource, 2)?;
+    }
+    Ok(())
+}
+
+/// Runs the shipped DaemonSet with a config of one's own.
+pub(crate) fn serve_config(node: &Node, config: &Value) -> Outcome {
+    let config = config_map("sriovdp-config", "config.json", config);
+    serve(node, &format!("{config}\n---\n{}", manifest("deployments/sriovdp-daemonset.yaml")?))
+}
+
+/// Runs it on the host `eight-vfs`: four devices of `intel.com/vf_net`, and four of `intel.com/vf_vfio`.
+pub(crate) fn serve_eight_vfs(node: &Node) -> Outcome {
+    let pool = |name: &str, driver: &str| json!({"resourceName": name, "selectors": {"drivers": [driver]}});
+    serve_config(node, &json!({"resourceList": [pool("vf_net", "iavf"), pool("vf_vfio", "vfio-pci")]}))?;
+    node.wait_for_capacity("intel.com/vf_net", 4)?;
+    node.wait_for_capacity("intel.com/vf_vfio", 4)
+}
+
+/// A config in a ConfigMap.
+pub(crate) fn config_map(name: &str, key: &str, config: &Value) -> Value {
+    let metadata = json!({"name": name, "namespace": "kube-system"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: config.to_string()}})
 }
 
 /// Makes this the node's plugin, and waits until it runs. One that runs already, from the same text, is kept.
