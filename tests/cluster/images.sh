@@ -1,6 +1,6 @@
 #!/bin/sh
-# images.sh PCIDP: makes the images of a cluster without a registry, and prints the folder of their archives.
-# `pause` and `busybox` are Debian's static busybox; `pcidp` is the binary PCIDP with the libraries that it needs.
+# Makes the images of a cluster without a registry, and prints the folder of their archives: `pause` and `busybox` are
+# Debian's static busybox.
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/pcidp/cluster/images
 mkdir -p "$cache"
@@ -31,15 +31,4 @@ for applet in sh env ls cat sleep ip stat id touch grep mount; do ln -s busybox 
 image busybox "$work/busybox" --cmd '["/bin/sh"]' --env PATH=/bin
 # The kubelet's sandbox needs a process that does nothing.
 image pause "$work/busybox" --entrypoint '["/bin/busybox", "sleep", "99999999"]'
-
-mkdir -p "$work/pcidp/usr/bin"
-cp "$1" "$work/pcidp/usr/bin/pcidp"
-strip "$work/pcidp/usr/bin/pcidp"
-ln -s pcidp "$work/pcidp/usr/bin/sriovdp"
-ln -s usr/bin/pcidp "$work/pcidp/entrypoint.sh"
-for library in $(ldd "$1" | grep -o '/[^ ]*'); do
-  mkdir -p "$work/pcidp${library%/*}"
-  cp -L "$library" "$work/pcidp$library"
-done
-image pcidp "$work/pcidp" --entrypoint '["/usr/bin/pcidp"]'
 echo "$cache"

@@ -1,9 +1,10 @@
 //! What has to be there before a node can boot.
 
 use std::env;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::node::{Kit, folder};
+use crate::node::{Kit, root};
 
 /// Installs, builds or finds everything; or says in one line why the suite cannot run here.
 pub(crate) fn prepare() -> Result<Kit, String> {
@@ -24,16 +25,30 @@ pub(crate) fn prepare() -> Result<Kit, String> {
     if !works("go", &["version"]) {
         return Err("Go is missing (https://go.dev/dl)".to_owned());
     }
-    script("packages.sh", &[])?;
-    let programs = script("build.sh", &[])?;
-    let images = script("images.sh", &[env!("CARGO_BIN_EXE_pcidp")])?;
-    Ok(Kit { programs: programs.into(), images: images.into() })
+    script("tests/cluster/packages.sh", &[])?;
+    let programs = script("tests/cluster/build.sh", &[])?;
+    let images = script("tests/cluster/images.sh", &[])?;
+    Ok(Kit { programs: programs.into(), images: images.into(), pcidp: image()? })
 }
 
-/// The last line that a script of the suite prints.
+/// The archive of our own image: as it ships, built now, or the one that somebody has built already.
+fn image() -> Result<PathBuf, String> {
+    if let Some(archive) = env::var_os("PCIDP_CLUSTER_IMAGE") {
+        return Ok(archive.into());
+    }
+    let arch = match env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    script("deployments/build-binaries", &[arch])?;
+    script("deployments/build-image", &[arch])?;
+    Ok(root().join(format!("dist/pcidp-{arch}.tar")))
+}
+
+/// The last line that a script of the repository prints.
 fn script(name: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("sh")
-        .arg(folder().join(name))
+    let output = Command::new(root().join(name))
         .args(arguments)
         .output()
         .map_err(|error| format!("{name} cannot be started: {error}"))?;

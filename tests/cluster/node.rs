@@ -27,11 +27,13 @@ pub(crate) struct Kit {
     pub(crate) programs: PathBuf,
     /// Archives of images.
     pub(crate) images: PathBuf,
+    /// Archive of our own image.
+    pub(crate) pcidp: PathBuf,
 }
 
-/// The folder of this suite.
-pub(crate) fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster"))
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Ends with everything in it when dropped, and when this process ends, however that happens.
@@ -52,8 +54,8 @@ impl Node {
         let log_path = boot_log.path().join("boot.log");
         let log = File::create(&log_path).map_err(harness("cannot write a log"))?;
         let mut outer = Command::new("sh")
-            .arg(folder().join("node.sh"))
-            .args([&kit.programs, &kit.images])
+            .arg(root().join("tests/cluster/node.sh"))
+            .args([&kit.programs, &kit.images, &kit.pcidp])
             .arg(tree.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -190,7 +192,10 @@ impl Node {
         let mut tell = |what: &str, text: String| told += &format!("--- {what}\n{}\n", text.trim_end());
         let or_why = |outcome: Outcome<String>| outcome.unwrap_or_else(|failure| format!("{failure:?}"));
         tell("pods", or_why(self.kubectl("get pods -A -o wide")));
-        tell("latest events", or_why(self.shell("kubectl get events -A --sort-by=.lastTimestamp | tail -n 25")));
+        tell(
+            "latest events",
+            or_why(self.shell("kubectl get events -A --sort-by=.lastTimestamp | tail -n 25")),
+        );
         tell("log of the plugin", or_why(self.shell("tail -n 60 /var/log/pods/kube-system_*/*/*.log")));
         tell("the kubelet about us", self.kubelet_lines());
         let pcidp = env!("CARGO_BIN_EXE_pcidp");
@@ -208,7 +213,16 @@ impl Node {
             let _ = file.seek(SeekFrom::Start(self.kubelet_log_from));
             let _ = file.read_to_string(&mut log);
         }
-        let about = ["device plugin", "Device plugin", "devicemanager", "endpoint.go", "manager.go", "_INFO", "pcidp", ".sock"];
+        let about = [
+            "device plugin",
+            "Device plugin",
+            "devicemanager",
+            "endpoint.go",
+            "manager.go",
+            "_INFO",
+            "pcidp",
+            ".sock",
+        ];
         let lines: Vec<&str> =
             log.lines().filter(|line| about.iter().any(|word| line.contains(word))).collect();
         lines[lines.len().saturating_sub(40)..].join("\n")

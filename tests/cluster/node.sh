@@ -1,5 +1,5 @@
 #!/bin/sh
-# node.sh BIN IMAGES TREE: boots the host in TREE and a cluster on it, says so on standard output, and ends it all when
+# node.sh BIN IMAGES PCIDP TREE: boots the host in TREE and a cluster on it, says so on standard output, and ends it all when
 # standard input ends: so it ends with the process that started it, however that ends.
 #   up PID: everything is in the namespaces of this process; its /run/cluster holds kubeconfig, logs and sockets
 set -eu
@@ -35,7 +35,7 @@ trap 'remove_cgroup "$CGROUP"' EXIT
 
 # The first process in the namespace of processes takes all others with it.
 unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
-  sh -euc 'hostname node1; sh "$0/host.sh" "$3" >&2; sh "$0/up.sh" "$1" "$2" >&2 < /dev/null; echo up; cat > /dev/null' "$here" "$@" <&0 &
+  sh -euc 'hostname node1; sh "$0/host.sh" "$4" >&2; sh "$0/up.sh" "$1" "$2" "$3" >&2 < /dev/null; echo up; cat > /dev/null' "$here" "$@" <&0 &
 while ! first=$(cat "/proc/$!/task/$!/children") || [ -z "$first" ]; do sleep 0.05; done
-echo "first $first"
+echo "first ${first% }"
 wait $!

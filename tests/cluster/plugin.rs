@@ -4,39 +4,35 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::node::{LIMIT, Node};
+use crate::node::{LIMIT, Node, root};
 use crate::outcome::{Outcome, harness};
 
 /// A file of the repository.
 pub(crate) fn file(path: &str) -> Outcome<String> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-    fs::read_to_string(format!("{root}{path}")).map_err(harness(path))
+    fs::read_to_string(root().join(path)).map_err(harness(path))
 }
 
-/// A manifest of the repository with the image that was built here: all that a user of another image changes, too.
-pub(crate) fn manifest(path: &str) -> Outcome<String> {
-    let text = file(path)?;
+/// A DaemonSet of the Go plugin, in which nothing is changed but the image.
+pub(crate) fn with_our_image(name: &str) -> Outcome<String> {
+    let text = file(&format!("tests/cluster/manifests/{name}.yaml"))?;
     let image = |line: &str| match line.split_once("image: ") {
-        Some((indent, name)) if !name.starts_with("localhost/busybox") => format!("{indent}image: localhost/pcidp:1"),
-        _ => line.to_owned(),
+        Some((indent, _)) => format!("{indent}image: localhost/pcidp:{}\n", env!("CARGO_PKG_VERSION")),
+        None => format!("{line}\n"),
     };
-    Ok(text.lines().map(|line| image(line) + "\n").collect())
-}
-
-/// A manifest of this suite.
-pub(crate) fn own_manifest(name: &str) -> Outcome<String> {
-    manifest(&format!("tests/cluster/manifests/{name}.yaml"))
+    Ok(text.lines().map(image).collect())
 }
 
 /// The ConfigMap and the DaemonSet as they ship.
 pub(crate) fn shipped() -> Outcome<String> {
-    Ok(manifest("deployments/configMap.yaml")? + "---\n" + &manifest("deployments/sriovdp-daemonset.yaml")?)
+    Ok(file("deployments/configMap.yaml")? + "---\n" + &file("deployments/sriovdp-daemonset.yaml")?)
 }
 
 /// Runs the plugin as the shipped manifests say, on the host `demo`.
 pub(crate) fn serve_as_shipped(node: &Node) -> Outcome {
     serve(node, &shipped()?)?;
-    for resource in ["intel.com/intel_sriov_netdevice", "intel.com/intel_sriov_dpdk", "openfuyao.com/kae.hpre"] {
+    for resource in
+        ["intel.com/intel_sriov_netdevice", "intel.com/intel_sriov_dpdk", "openfuyao.com/kae.hpre"]
+    {
         node.wait_for_capacity(resource, 2)?;
     }
     Ok(())
@@ -45,7 +41,7 @@ pub(crate) fn serve_as_shipped(node: &Node) -> Outcome {
 /// Runs the shipped DaemonSet with a config of one's own.
 pub(crate) fn serve_config(node: &Node, config: &Value) -> Outcome {
     let config = config_map("sriovdp-config", "config.json", config);
-    serve(node, &format!("{config}\n---\n{}", manifest("deployments/sriovdp-daemonset.yaml")?))
+    serve(node, &format!("{config}\n---\n{}", file("deployments/sriovdp-daemonset.yaml")?))
 }
 
 /// Runs it on the host `eight-vfs`: four devices of `intel.com/vf_net`, and four of `intel.com/vf_vfio`.
@@ -77,7 +73,9 @@ pub(crate) fn serve(node: &Node, manifests: &str) -> Outcome {
 /// Ends the plugin, whichever it is, and waits until the node offers nothing.
 pub(crate) fn remove(node: &Node) -> Outcome {
     let _ = fs::remove_file(node.at("/run/cluster/plugin.yaml"));
-    node.kubectl(&format!("-n kube-system delete daemonset --all --cascade=foreground --wait --timeout={LIMIT}s"))?;
+    node.kubectl(&format!(
+        "-n kube-system delete daemonset --all --cascade=foreground --wait --timeout={LIMIT}s"
+    ))?;
     node.kubectl("-n kube-system delete configmap --ignore-not-found sriovdp-config device-plugin-config")?;
     for resource in offered(node)? {
         node.wait_for_capacity(&resource, 0)?;
@@ -89,10 +87,15 @@ pub(crate) fn remove(node: &Node) -> Outcome {
 pub(crate) fn offered(node: &Node) -> Outcome<Vec<String>> {
     let text = node.get("node/node1", ".status.allocatable")?;
     let all: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
-    Ok(all.into_iter().filter(|(name, count)| name.contains('/') && count != "0").map(|(name, _)| name).collect())
+    Ok(all
+        .into_iter()
+        .filter(|(name, count)| name.contains('/') && count != "0")
+        .map(|(name, _)| name)
+        .collect())
 }
 
 /// Removes the pods and networks of a scenario; the plugin stays for the next one.
 pub(crate) fn clean_up(node: &Node) -> Outcome {
-    node.kubectl(&format!("delete pods,network-attachment-definitions --all --wait --timeout={LIMIT}s")).map(drop)
+    node.kubectl(&format!("delete pods,network-attachment-definitions --all --wait --timeout={LIMIT}s"))
+        .map(drop)
 }

@@ -88,7 +88,9 @@ pub(crate) fn list(node: &Node, name: &str, folder: &str) -> Outcome<Vec<String>
 
 /// What Multus says of a pod's networks.
 pub(crate) fn network_status(node: &Node, name: &str) -> Outcome<Vec<Value>> {
-    let text = node.get(&format!("pod {name}"), ".metadata.annotations.k8s\\.v1\\.cni\\.cncf\\.io/network-status")?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::Product(format!("the network-status of {name} is no JSON: {error}: {text}")))
+    let text =
+        node.get(&format!("pod {name}"), ".metadata.annotations.k8s\\.v1\\.cni\\.cncf\\.io/network-status")?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::Product(format!("the network-status of {name} is no JSON: {error}: {text}"))
+    })
 }

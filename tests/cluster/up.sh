@@ -1,8 +1,8 @@
 #!/bin/sh
-# up.sh BIN IMAGES, inside the namespaces that host.sh prepared: etcd, API server, scheduler, controller manager,
+# up.sh BIN IMAGES PCIDP, inside the namespaces that host.sh prepared: etcd, API server, scheduler, controller manager,
 # containerd, Multus and a kubelet, until the node is ready. All of it lies in /run/cluster.
 set -eu
-bin=$1 images=$2
+bin=$1 images=$2 pcidp=$3
 here=$(cd "$(dirname "$0")" && pwd)
 R=/run/cluster
 export PATH="$bin:$PATH" KUBECONFIG=$R/kubeconfig TMPDIR=/run/tmp
@@ -88,7 +88,9 @@ start scheduler kube-scheduler --kubeconfig=$R/kubeconfig --leader-elect=false
 start controllers kube-controller-manager --kubeconfig=$R/kubeconfig --leader-elect=false \
   --service-account-private-key-file=$R/sa.key --root-ca-file=$R/certs/apiserver.crt
 until_answers containerd ctr -a $R/containerd.sock version
-for image in "$images"/*.tar; do ctr -a $R/containerd.sock -n k8s.io images import "$image" > /dev/null; done
+for image in "$images"/*.tar "$pcidp"; do ctr -a $R/containerd.sock -n k8s.io images import "$image" > /dev/null; done
+# The pods in deployments/ name it so.
+ctr -a $R/containerd.sock -n k8s.io images tag localhost/busybox:1 docker.io/library/busybox:1.36 > /dev/null
 
 cat > kubelet.yaml <<K
 apiVersion: kubelet.config.k8s.io/v1beta1

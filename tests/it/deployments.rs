@@ -81,11 +81,8 @@ fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
 }
 
 fn pcidp(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_pcidp"))
-        .current_dir(root())
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_pcidp")).current_dir(root()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -389,7 +386,9 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
     assert_eq!(pod["serviceAccountName"], "default");
     assert_eq!(pod["nodeSelector"]["kae"], "yes");
     assert_eq!(pod["volumes"][2]["configMap"]["name"], "mine");
-    for wrong in ["--set=tolerance=1", "--set=image.tga=1", "--set=logLevel=loud", "--set=pools[0].selectors=1"] {
+    for wrong in
+        ["--set=tolerance=1", "--set=image.tga=1", "--set=logLevel=loud", "--set=pools[0].selectors=1"]
+    {
         let error = rendered(&helm, &[wrong]).unwrap_err();
         assert!(error.contains("values don't meet the specifications of the schema"), "{wrong}: {error}");
     }

@@ -31,21 +31,24 @@ pub(crate) fn podresources_and_the_checkpoint_name_our_ids(node: &Node) -> Outco
     let devices = got.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices);
     same("Get", ids(devices), given.clone())?;
 
-    same("GetAllocatableResources", allocatable(node, RESOURCE)?, (0..4).map(|vf| format!("0000:11:01.{}", vf * 2)).collect())?;
+    same(
+        "GetAllocatableResources",
+        allocatable(node, RESOURCE)?,
+        (0..4).map(|vf| format!("0000:11:01.{}", vf * 2)).collect::<BTreeSet<_>>(),
+    )?;
 
     let checkpoint = holders_from_checkpoint(&node.at("/var/lib/kubelet/device-plugins"));
     let checkpoint = checkpoint.map_err(|error| Failure::Product(error.to_string()))?;
     let uid = node.get("pod holder", ".metadata.uid")?;
     let held = checkpoint.get(RESOURCE).into_iter().flatten().filter(|(_, holder)| holder.pod == uid);
-    same("the checkpoint", held.map(|(id, _)| id.clone()).collect(), given)?;
+    same("the checkpoint", held.map(|(id, _)| id.clone()).collect::<BTreeSet<_>>(), given)?;
     must(!checkpoint.contains_key("intel.com/vf_net"), "nobody holds a device of the other pool")
 }
 
 /// The ids of a resource that the kubelet could give, from the kubelet that runs at this moment.
 pub(crate) fn allocatable(node: &Node, resource: &str) -> Outcome<BTreeSet<String>> {
-    let answer = ask(node, async |mut client| {
-        client.get_allocatable_resources(AllocatableResourcesRequest {}).await
-    })?;
+    let answer =
+        ask(node, async |mut client| client.get_allocatable_resources(AllocatableResourcesRequest {}).await)?;
     Ok(ids(answer.devices.iter().filter(|devices| devices.resource_name == resource)))
 }
 

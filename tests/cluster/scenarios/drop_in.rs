@@ -1,5 +1,7 @@
 //! Only the image changes in a DaemonSet of the Go plugin.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -9,7 +11,7 @@ use crate::{plugin, pods};
 pub(crate) fn in_the_reference_daemonset_only_the_image_changes(node: &Node) -> Outcome {
     let facts = facts()?;
     let config = plugin::config_map("sriovdp-config", "config.json", &facts["config"]);
-    plugin::serve(node, &format!("{config}\n---\n{}", plugin::own_manifest("reference-daemonset")?))?;
+    plugin::serve(node, &format!("{config}\n---\n{}", plugin::with_our_image("reference-daemonset")?))?;
     gives_what_the_go_plugin_gave(node, &facts, "intel.com")?;
     // It asks for `--log-dir=sriovdp`, in a mounted /var/log.
     must(!node.read("/var/log/sriovdp/pcidp.log")?.is_empty(), "the log file has lines")
@@ -18,7 +20,7 @@ pub(crate) fn in_the_reference_daemonset_only_the_image_changes(node: &Node) -> 
 pub(crate) fn in_the_daemonset_of_sriov_network_operator_only_the_image_changes(node: &Node) -> Outcome {
     let facts = facts()?;
     let config = plugin::config_map("device-plugin-config", "node1", &facts["config"]);
-    plugin::serve(node, &format!("{config}\n---\n{}", plugin::own_manifest("operator-daemonset")?))?;
+    plugin::serve(node, &format!("{config}\n---\n{}", plugin::with_our_image("operator-daemonset")?))?;
     gives_what_the_go_plugin_gave(node, &facts, "openshift.io")
 }
 
@@ -40,10 +42,8 @@ fn gives_what_the_go_plugin_gave(node: &Node, facts: &Value, prefix: &str) -> Ou
     let given = pods::variables(node, "probe")?;
     let variable = |name: &str| name.replace("INTEL_COM", &prefix.to_uppercase().replace('.', "_"));
     let expected = facts["variables"].as_object().into_iter().flatten();
-    let names: Vec<String> = expected.map(|(name, _)| variable(name)).collect();
-    let mut sorted = names.clone();
-    sorted.sort();
-    same("names of variables", given.keys().collect::<Vec<_>>(), sorted.iter().collect::<Vec<_>>())?;
+    let names: BTreeSet<String> = expected.map(|(name, _)| variable(name)).collect();
+    same("names of variables", given.keys().cloned().collect::<BTreeSet<_>>(), names)?;
     let mut groups = vec!["vfio".to_owned()];
     for (pool, known, count) in [("VF_NET", "0000:11:01.1", 1), ("VF_VFIO", "0000:11:01.4", 2)] {
         let name = format!("PCIDEVICE_INTEL_COM_{pool}");
@@ -58,7 +58,12 @@ fn gives_what_the_go_plugin_gave(node: &Node, facts: &Value, prefix: &str) -> Ou
                 groups.push(group.to_string());
             }
             let about = |fact: &Value| {
-                parse(&fact.to_string().replace(known, id).replace("/dev/vfio/5", &format!("/dev/vfio/{group}")))
+                parse(
+                    &fact
+                        .to_string()
+                        .replace(known, id)
+                        .replace("/dev/vfio/5", &format!("/dev/vfio/{group}")),
+                )
             };
             superset(&format!("{name}_INFO of {id}"), &info[id], &about(&fact[known])?)?;
 

@@ -18,7 +18,11 @@ pub(crate) fn the_plugin_runs_without_any_right(node: &Node) -> Outcome {
     same("seccomp, where 2 is a filter", status(node, "Seccomp")?, "2")?;
     let mounts = node.shell("cat /proc/$(pidof pcidp)/mounts")?;
     let mount = |at: &str| mounts.lines().find(|line| line.split(' ').nth(1) == Some(at));
-    must(mount("/").is_some_and(|line| line.split(' ').nth(3).is_some_and(|options| options.starts_with("ro"))), "a read-only root")?;
+    must(
+        mount("/")
+            .is_some_and(|line| line.split(' ').nth(3).is_some_and(|options| options.starts_with("ro"))),
+        "a read-only root",
+    )?;
     must(!mounts.contains("serviceaccount"), format!("no token of the API server:\n{mounts}"))
 }
 
@@ -32,7 +36,9 @@ pub(crate) fn pod_security_objects_to_nothing_but_host_network_and_host_paths(no
     let objections: Vec<&str> = said.lines().filter(|line| line.contains("would violate")).collect();
     node.kubectl("delete namespace strict --wait=false")?;
     same("objections", objections.len(), 1)?;
-    for forbidden in ["privileged (", "allowPrivilegeEscalation", "capabilities", "seccompProfile", "hostPort", "hostPID"] {
+    for forbidden in
+        ["privileged (", "allowPrivilegeEscalation", "capabilities", "seccompProfile", "hostPort", "hostPID"]
+    {
         must(!objections[0].contains(forbidden), format!("no objection to {forbidden}: {}", objections[0]))?;
     }
     for known in ["host namespaces (hostNetwork=true)", "hostPath volumes"] {

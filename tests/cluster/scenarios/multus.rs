@@ -17,7 +17,8 @@ pub(crate) fn multus_moves_netdevs_of_two_pools_into_a_pod_and_they_come_back(no
 
     let networks = [pods::network("blue", "intel.com/blue"), pods::network("red", "intel.com/red")];
     pods::create(node, &networks)?;
-    let pod = pods::pod_with_networks("moved", &[("intel.com/blue", 2), ("intel.com/red", 1)], "blue,blue,red");
+    let pod =
+        pods::pod_with_networks("moved", &[("intel.com/blue", 2), ("intel.com/red", 1)], "blue,blue,red");
     pods::run(node, &pod)?;
 
     let mut ids = pods::devices(node, "moved", "PCIDEVICE_INTEL_COM_BLUE")?;
@@ -50,7 +51,8 @@ fn still_offered(node: &Node) -> Outcome {
 
 fn netdevs(node: &Node) -> Outcome<Vec<String>> {
     let links = node.shell("ip -o link show")?;
-    let names = links.lines().filter_map(|line| line.split([' ', '@', ':']).find(|word| word.starts_with("ens0f0v")));
+    let names =
+        links.lines().filter_map(|line| line.split([' ', '@', ':']).find(|word| word.starts_with("ens0f0v")));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort();
     Ok(names)
