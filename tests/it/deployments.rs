@@ -81,11 +81,8 @@ fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
 }
 
 fn pcidp(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_pcidp"))
-        .current_dir(root())
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_pcidp")).current_dir(root()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -335,8 +332,11 @@ fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
 #[test]
 fn the_chart_gives_the_pod_of_the_plain_manifest() {
     let Some(helm) = tool("helm") else { return };
-    let lint = Command::new(&helm).current_dir(root()).args(["lint", "--strict", "deployments/charts/pcidp"]);
-    let lint = { lint }.output().unwrap();
+    let lint = Command::new(&helm)
+        .current_dir(root())
+        .args(["lint", "--strict", "deployments/charts/pcidp"])
+        .output()
+        .unwrap();
     assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
 
     let documents = rendered(&helm, &[]).unwrap();
@@ -389,7 +389,9 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
     assert_eq!(pod["serviceAccountName"], "default");
     assert_eq!(pod["nodeSelector"]["kae"], "yes");
     assert_eq!(pod["volumes"][2]["configMap"]["name"], "mine");
-    for wrong in ["--set=tolerance=1", "--set=image.tga=1", "--set=logLevel=loud", "--set=pools[0].selectors=1"] {
+    for wrong in
+        ["--set=tolerance=1", "--set=image.tga=1", "--set=logLevel=loud", "--set=pools[0].selectors=1"]
+    {
         let error = rendered(&helm, &[wrong]).unwrap_err();
         assert!(error.contains("values don't meet the specifications of the schema"), "{wrong}: {error}");
     }
