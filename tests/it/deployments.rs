@@ -210,7 +210,7 @@ fn every_example_is_free_of_problems_and_fills_its_pools() {
             assert!(row.contains(&format!("`{recording}`")), "{name}: README does not name {recording}");
             let pools = assign(&config, &scan(&host(recording), &Wanted::of(&config)));
             for (count, pool) in devices.iter_mut().zip(&pools.pools) {
-                *count += pool.members().len();
+                *count += pool.members.len();
             }
         }
         assert!(devices.iter().all(|count| *count > 0), "{name}: {devices:?} devices on {hosts:?}");
@@ -332,8 +332,11 @@ fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
 #[test]
 fn the_chart_gives_the_pod_of_the_plain_manifest() {
     let Some(helm) = tool("helm") else { return };
-    let lint = Command::new(&helm).current_dir(root()).args(["lint", "--strict", "deployments/charts/pcidp"]);
-    let lint = { lint }.output().unwrap();
+    let lint = Command::new(&helm)
+        .current_dir(root())
+        .args(["lint", "--strict", "deployments/charts/pcidp"])
+        .output()
+        .unwrap();
     assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
 
     let documents = rendered(&helm, &[]).unwrap();
