@@ -41,6 +41,7 @@ const SUITE: &[(&str, &[Scenario])] = &[
             manifests::the_plugin_runs_without_any_right,
             manifests::pod_security_objects_to_nothing_but_host_network_and_host_paths,
             manifests::a_node_made_after_the_plugin_started_is_handed_over_all_the_same,
+            chart::an_upgrade_of_the_chart_never_drops_a_device,
         ],
     ),
     (
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
             "--boot" => boot = Some(arguments.next().unwrap_or_default()),
             // Those of Rust's own test harness that take a value; none has a meaning here.
             "--test-threads" | "--format" | "--color" | "--skip" | "--logfile" | "-Z" => {
-                drop(arguments.next())
+                drop(arguments.next());
             }
             flag if flag.starts_with('-') => {}
             name => asked.push(name.to_owned()),
