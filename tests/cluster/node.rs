@@ -17,7 +17,7 @@ use crate::outcome::{Failure, Outcome, harness};
 
 /// Every limit is ten times what was seen.
 const BOOT_LIMIT: Duration = Duration::from_secs(100);
-const COMMAND_LIMIT: u64 = 60;
+const COMMAND_LIMIT: u64 = 2 * LIMIT;
 /// For what a pod or the node's status needs: 3 s were seen.
 pub(crate) const LIMIT: u64 = 60;
 

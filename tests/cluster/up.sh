@@ -5,7 +5,7 @@ set -eu
 bin=$1 images=$2 pcidp=$3
 here=$(cd "$(dirname "$0")" && pwd)
 R=/run/cluster
-export PATH="$bin:$PATH" KUBECONFIG=$R/kubeconfig TMPDIR=/run/tmp
+export PATH="$bin:$PATH:/usr/sbin:/sbin" KUBECONFIG=$R/kubeconfig TMPDIR=/run/tmp
 mkdir -p $R/log $R/pid $R/cni/conf $R/cni/bin
 cd $R
 
