@@ -88,7 +88,7 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
     written.sort_by_key(std::fs::DirEntry::file_name);
     for file in written {
         writeln!(out, "   file {}", file.file_name().to_string_lossy())?;
-        writeln!(out, "     {}", std::fs::read_to_string(file.path())?)?;
+        writeln!(out, "{}", table::fold(&format!("     {}", std::fs::read_to_string(file.path())?), 8))?;
     }
 
     writeln!(out, "\n4. {PULLED} is pulled away, and the kubelet is told")?;

@@ -57,7 +57,10 @@ pub fn exists(host: &HostRoot, address: PciAddress) -> bool {
 /// # Errors
 /// What could not be read; that the function is not there among it.
 pub fn find(host: &HostRoot, address: PciAddress) -> Result<Device, Note> {
-    let absent = || Note { path: pci::directory(address), cause: "no such function".to_owned() };
+    let absent = || Note { path: pci::directory(address), cause: "there is no such function".to_owned() };
+    if !exists(host, address) {
+        return Err(absent());
+    }
     Scan::new(host, &Wanted::everything().of_any_class()).function(address)?.ok_or_else(absent)
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the whole: recorded hosts, real sockets, real processes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod cli;
 mod house;
 mod node;
 mod peer;
