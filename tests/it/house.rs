@@ -112,7 +112,10 @@ fn every_dependency_is_permissive_and_from_the_registry() {
         let permissive = |choice: &str| {
             choice.split(" AND ").all(|part| LICENCES.contains(&part.trim_matches(['(', ')', ' '])))
         };
-        assert!(licence.split(" OR ").flat_map(|choice| choice.split('/')).any(permissive), "{name}: {licence}");
+        assert!(
+            licence.split(" OR ").flat_map(|choice| choice.split('/')).any(permissive),
+            "{name}: {licence}"
+        );
         let source = package["source"].as_str().unwrap_or_default();
         assert!(!source.starts_with("git+"), "{name} comes from {source}");
     }

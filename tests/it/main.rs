@@ -5,3 +5,4 @@ mod cli;
 mod house;
 mod node;
 mod peer;
+mod readme;
