@@ -80,6 +80,8 @@ pub(super) fn kind(device: &Device) -> String {
         Function::Physical { vfs } => format!("PF +{vfs}"),
         Function::Virtual { index: Some(index), .. } => format!("VF {index}"),
         Function::Virtual { index: None, .. } | Function::Orphan => "VF".to_owned(),
+        Function::Sub { index: Some(index), .. } => format!("SF {index}"),
+        Function::Sub { index: None, .. } => "SF".to_owned(),
     }
 }
 
@@ -152,6 +154,7 @@ impl DeviceReport {
         let (function_type, vfs) = match device.function {
             Function::Physical { vfs } => ("pf", Some(vfs)),
             Function::Virtual { .. } | Function::Orphan => ("vf", None),
+            Function::Sub { .. } => ("sf", None),
         };
         Self {
             id: device.id.to_string(),

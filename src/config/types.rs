@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::model::{ClassPattern, DeviceId, HexId, IndexRanges, LinkType, PciAddress, ResourceName};
+use crate::model::{
+    ClassPattern, DeviceId, HexId, IndexRanges, LinkType, PciAddress, ResourceName, VdpaType,
+};
 
 /// A checked config.
 #[derive(Debug, Clone, Default)]
@@ -220,15 +222,6 @@ pub struct RootDevice {
     pub address: PciAddress,
     /// VF or SF indices; `None` = all.
     pub indexes: Option<IndexRanges>,
-}
-
-/// `vdpaType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VdpaType {
-    /// vhost-vdpa.
-    Vhost,
-    /// virtio-vdpa.
-    Virtio,
 }
 
 /// An entry of `functionTypes`.

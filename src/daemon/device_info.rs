@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::model::{DeviceInfoFile, PciAddress, ResourceName};
+use crate::model::{DeviceId, DeviceInfoFile, ResourceName};
 
 /// Where Multus and the CNI plugins look
 /// (<https://github.com/k8snetworkplumbingwg/device-info-spec/blob/main/SPEC.md>).
@@ -47,7 +47,7 @@ impl DeviceInfoDirectory {
     }
 
     /// Removes the files of a resource whose devices the predicate does not know.
-    pub fn sweep(&self, resource: &ResourceName, exists: impl Fn(PciAddress) -> bool) {
+    pub fn sweep(&self, resource: &ResourceName, exists: impl Fn(&DeviceId) -> bool) {
         let Ok(entries) = fs::read_dir(&self.0) else {
             return;
         };
@@ -55,10 +55,8 @@ impl DeviceInfoDirectory {
         for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
             // The id decides whose file it is: `a-b` is a resource too, beside `a`.
             let id = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix("-device.json"));
-            let Some(address) = id.and_then(PciAddress::from_sysfs) else {
-                continue;
-            };
-            if exists(address) {
+            let Some(id) = id.and_then(DeviceId::parse) else { continue };
+            if exists(&id) {
                 continue;
             }
             let path = self.0.join(&name);
@@ -108,17 +106,14 @@ mod tests {
     fn a_sweep_removes_only_the_files_of_gone_devices_of_this_resource() {
         let place = tempfile::tempdir().unwrap();
         let directory = DeviceInfoDirectory::new(place.path());
-        let kept = [
-            "i.com-a-0000:01:00.0-device.json",
-            "i.com-a-b-0000:01:00.1-device.json",
-            "i.com-a-mlx5_core.sf.4-device.json",
-            "other",
-        ];
-        for name in kept.iter().chain(&["i.com-a-0000:01:00.1-device.json"]) {
+        let kept = ["i.com-a-0000:01:00.0-device.json", "i.com-a-b-0000:01:00.1-device.json", "other"];
+        for name in
+            kept.iter().chain(&["i.com-a-0000:01:00.1-device.json", "i.com-a-mlx5_core.sf.4-device.json"])
+        {
             directory.write(&file(name, "{}")).unwrap();
         }
         let resource = ResourceName::new("i.com", "a").unwrap();
-        directory.sweep(&resource, |address| address.to_string() == "0000:01:00.0");
+        directory.sweep(&resource, |id| id.as_str() == "0000:01:00.0");
         assert_eq!(names(place.path()), kept);
     }
 }

@@ -200,7 +200,7 @@ impl Daemon {
             return;
         };
         served.service.take(pool.clone());
-        self.options.device_info.sweep(&served.resource, |address| exists(&self.options.host, address));
+        self.options.device_info.sweep(&served.resource, |id| exists(&self.options.host, id));
     }
 
     fn bind(&mut self, pool: usize) -> bool {

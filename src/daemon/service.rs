@@ -51,8 +51,9 @@ impl PoolService {
     }
 
     /// The device as it is now. Group, node and driver may have changed since the scan.
-    fn current(&self, member: &Member, selector: Option<&Selector>) -> Result<Device, Refusal> {
+    fn current(&self, pool: &Pool, member: &Member) -> Result<Device, Refusal> {
         let known = &member.device;
+        let selector = pool.selector(member);
         let not_ready = |reason: String| Refusal::NotReady { id: known.id.to_string(), reason };
         let device = host::refresh(&self.host, known).map_err(|note| not_ready(note.to_string()))?;
         if device.driver != known.driver {
@@ -63,11 +64,34 @@ impl PoolService {
                 name(&device.driver)
             )));
         }
-        match health(&device, selector) {
+        if let Some(lost) = lost_handle(known, &device, selector) {
+            return Err(not_ready(lost));
+        }
+        match health(&device, &pool.config, selector) {
             Health::Healthy => Ok(device),
             Health::Unhealthy(reason) => Err(Refusal::Unhealthy { id: known.id.to_string(), reason }),
         }
     }
+}
+
+/// What a container would miss although the driver is the same.
+fn lost_handle(known: &Device, now: &Device, selector: Option<&Selector>) -> Option<String> {
+    let lost = [
+        (
+            selector.is_some_and(|selector| selector.is_rdma)
+                && now.rdma.as_ref().is_none_or(|rdma| rdma.devices.is_empty()),
+            "its RDMA device is not in the host's network namespace",
+        ),
+        (
+            selector
+                .and_then(|selector| selector.vdpa_type)
+                .is_some_and(|wanted| now.vdpa.as_ref().and_then(|vdpa| vdpa.kind) != Some(wanted)),
+            "its vDPA device is not of the wanted type any more",
+        ),
+        (known.vfio.is_some() && now.vfio.is_none(), "it has no VFIO group any more"),
+        (known.uio.is_some() && now.uio.is_none(), "it has no uio node any more"),
+    ];
+    lost.iter().find(|(is_lost, _)| *is_lost).map(|(_, what)| (*what).to_owned())
 }
 
 impl crate::kubelet::Pool for PoolService {
@@ -85,7 +109,7 @@ impl crate::kubelet::Pool for PoolService {
             containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
         let mut devices: HashMap<&str, Device> = HashMap::new();
         for member in containers.iter().flatten() {
-            let device = self.current(member, pool.selector(member))?;
+            let device = self.current(&pool, member)?;
             devices.insert(member.device.id.as_str(), device);
         }
         let wants_vhost =
@@ -128,7 +152,7 @@ impl crate::kubelet::Pool for PoolService {
     fn pre_start(&self, ids: &[String]) -> Result<(), Refusal> {
         let pool = self.pool();
         for member in Self::members(&pool, ids)? {
-            self.current(member, pool.selector(member))?;
+            self.current(&pool, member)?;
         }
         Ok(())
     }

@@ -11,7 +11,8 @@ mod resource_name;
 
 pub use address::{ParseAddressError, PciAddress};
 pub use device::{
-    DefaultRoute, Device, DeviceId, Function, LinkType, Netdev, PhysicalFunction, Rdma, Uacce, Vfio,
+    DefaultRoute, Device, DeviceId, Function, LinkType, Netdev, PhysicalFunction, Rdma, Uacce, Vdpa,
+    VdpaType, Vfio,
 };
 pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
 pub use health::Health;

@@ -76,7 +76,7 @@ pub fn assign(config: &Config, inventory: &Inventory) -> Pools {
             };
             match owner {
                 None => {
-                    let health = health(device, pool.config.selectors.get(selector));
+                    let health = health(device, &pool.config, pool.config.selectors.get(selector));
                     pool.members.push(Member { device: Arc::clone(device), selector, health });
                     owner = Some(position);
                 }
