@@ -1,5 +1,6 @@
 //! Floor 1: what a container receives: nodes, variables, device-information files. Pure.
 
+pub mod cdi;
 mod device_info;
 mod providers;
 

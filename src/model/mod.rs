@@ -3,6 +3,7 @@
 mod address;
 mod device;
 mod handout;
+mod hash;
 mod health;
 mod hex_id;
 mod inventory;
@@ -15,6 +16,7 @@ pub use device::{
     VdpaType, Vfio,
 };
 pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
+pub use hash::stable_hash;
 pub use health::Health;
 pub use hex_id::{ClassPattern, HexId, ParseHexError, PciClass};
 pub use inventory::{Inventory, Note};
