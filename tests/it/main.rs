@@ -1,6 +1,9 @@
 //! Tests of the whole: recorded hosts, real sockets, real processes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod discovery;
 mod house;
+mod machine;
 mod node;
 mod peer;
+mod selection;
