@@ -63,9 +63,13 @@ impl PoolService {
                 name(&device.driver)
             )));
         }
-        match health(&device, selector) {
-            Health::Healthy => Ok(device),
-            Health::Unhealthy(reason) => Err(Refusal::Unhealthy { id: known.id.to_string(), reason }),
+        if let Health::Unhealthy(reason) = health(&device, selector) {
+            return Err(Refusal::Unhealthy { id: known.id.to_string(), reason });
+        }
+        let with_rdma = selector.is_some_and(|selector| selector.is_rdma);
+        match device.lost_handle(known, with_rdma) {
+            None => Ok(device),
+            Some(handle) => Err(not_ready(format!("its {handle} is gone"))),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{PoolConfig, Selector};
-use crate::model::{Device, DeviceNode};
+use crate::model::{Device, DeviceNode, Rdma};
 
 /// Nodes that belong to no device and may be missing on a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +21,6 @@ pub struct SharedNodes {
 pub(super) type Provided = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 const VFIO: &str = "/dev/vfio/vfio";
-const RDMA_CM: &str = "/dev/infiniband/rdma_cm";
 const VHOST_NET: &str = "/dev/vhost-net";
 const TUN: &str = "/dev/net/tun";
 
@@ -73,8 +72,8 @@ pub(super) fn provide(
             }
             nodes.extend(paths.into_iter().map(DeviceNode::same));
         }
-        info.add("rdma", "rdma_cm", RDMA_CM);
-        nodes.push(DeviceNode::same(RDMA_CM));
+        info.add("rdma", "rdma_cm", Rdma::CONNECTION_MANAGER);
+        nodes.push(DeviceNode::same(Rdma::CONNECTION_MANAGER));
     }
     if selector.need_vhost_net {
         for (exists, key, path) in

@@ -99,7 +99,8 @@ fn the_uplink_is_never_offered_unless_the_pool_says_so() {
 #[test]
 fn the_route_that_keeps_a_device_out_is_told() {
     let host = host_with_answers("two-socket", &[ON_ENS3F1]);
-    let config = config(r#"{"resourceList":[{"resourceName":"r","selectors":{"pciAddresses":["65:00.1"]}}]}"#);
+    let config =
+        config(r#"{"resourceList":[{"resourceName":"r","selectors":{"pciAddresses":["65:00.1"]}}]}"#);
     let inventory = inventory(&host, &config);
     let device = inventory.get(&"0000:65:00.1".into()).unwrap();
     let explained = pcidp::pool::explain_device(&config, &pools(&host, &config), device);
@@ -125,8 +126,10 @@ fn a_default_route_of_a_virtio_function_guards_it() {
 // SEC-01
 #[test]
 fn a_default_route_of_a_policy_table_only_leaves_a_note() {
-    let host =
-        host_with_answers("two-socket", &["route inet default dev=ens3f1 via=192.0.2.9 table=100 proto=static"]);
+    let host = host_with_answers(
+        "two-socket",
+        &["route inet default dev=ens3f1 via=192.0.2.9 table=100 proto=static"],
+    );
     assert_eq!(selected(&host, r#""pciAddresses":["65:00.1"]"#).len(), 1);
     let config = config(r#"{"resourceList":[{"resourceName":"r"}]}"#);
     let notes = inventory(&host, &config).notes().to_vec();

@@ -1,8 +1,10 @@
 //! Tests of the whole: recorded hosts, real sockets, real processes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod allocate;
 mod discovery;
 mod house;
+mod kae;
 mod machine;
 mod node;
 mod peer;

@@ -91,7 +91,8 @@ fn ranges_of_vfs_include_both_ends() {
 fn a_bad_range_is_an_error_with_its_place_and_selects_nothing() {
     let host = host("two-socket");
     for entry in ["ens1f0np0#7-3", "ens1f0np0#", "ens1f0np0#0-", "ens1f0np0#1#2", "ens1f0np0#-1"] {
-        let text = format!(r#"{{"resourceList":[{{"resourceName":"r","selectors":{{"pfNames":["{entry}"]}}}}]}}"#);
+        let text =
+            format!(r#"{{"resourceList":[{{"resourceName":"r","selectors":{{"pfNames":["{entry}"]}}}}]}}"#);
         let checked = check(&text, "x.io");
         let places: Vec<&str> = checked.errors().map(|error| error.json_path.as_str()).collect();
         assert_eq!(places, ["resourceList[0].selectors.pfNames[0]"], "{entry}");
@@ -149,10 +150,8 @@ fn an_address_matches_in_every_spelling() {
     }
     assert_eq!(selected(&host, r#""pciAddresses":["B1:00.3"]"#), ["0000:b1:00.3"]);
     assert_eq!(selected(&host, r#""pciAddresses":["10000:01:00.0"]"#), ["10000:01:00.0"]);
-    let bad = check(
-        r#"{"resourceList":[{"resourceName":"r","selectors":{"pciAddresses":["17.01:0"]}}]}"#,
-        "x.io",
-    );
+    let bad =
+        check(r#"{"resourceList":[{"resourceName":"r","selectors":{"pciAddresses":["17.01:0"]}}]}"#, "x.io");
     assert!(bad.errors().any(|error| error.message.contains("17.01:0")));
 }
 
@@ -235,7 +234,8 @@ fn a_device_belongs_to_the_first_pool_and_the_later_ones_say_what_they_lost() {
 #[tokio::test]
 async fn each_device_of_a_mixed_pool_has_the_flags_of_its_own_selector() {
     let host = host("two-socket-server");
-    let members = r#""selectors":[{"vendors":["15b3"],"isRdma":true},{"vendors":["8086"],"drivers":["vfio-pci"]}]"#;
+    let members =
+        r#""selectors":[{"vendors":["15b3"],"isRdma":true},{"vendors":["8086"],"drivers":["vfio-pci"]}]"#;
     let node = Node::with_pool(&host, members).await;
     let both = node.allocate(&["0000:b1:00.2", "0000:17:01.2"]).await.unwrap();
     assert_eq!(
