@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod allocate;
+mod config;
 mod discovery;
 mod house;
 mod kae;
+mod life;
 mod machine;
 mod node;
 mod peer;

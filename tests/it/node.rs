@@ -37,7 +37,7 @@ pub(crate) struct Node {
     pub(crate) look_again: Arc<Notify>,
     host: HostRoot,
     config: config::Config,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     plugin: JoinHandle<Result<(), RunError>>,
     directory: TempDir,
 }
@@ -163,9 +163,14 @@ impl Node {
             .collect()
     }
 
-    pub(crate) async fn stop(self) {
-        drop(self.stop);
-        self.plugin.await.unwrap().unwrap();
+    /// Ends the daemon; the kubelet and the directory stay.
+    pub(crate) async fn end(&mut self) {
+        self.stop.take();
+        (&mut self.plugin).await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.end().await;
     }
 }
 
@@ -174,7 +179,7 @@ fn run(
     config: &config::Config,
     directory: &Path,
     look_again: &Arc<Notify>,
-) -> (oneshot::Sender<()>, JoinHandle<Result<(), RunError>>) {
+) -> (Option<oneshot::Sender<()>>, JoinHandle<Result<(), RunError>>) {
     let options = daemon::Options {
         host: host.clone(),
         config: config.clone(),
@@ -187,5 +192,5 @@ fn run(
     let plugin = tokio::spawn(daemon::run(options, async {
         let _ = stopped.await;
     }));
-    (stop, plugin)
+    (Some(stop), plugin)
 }
