@@ -10,5 +10,5 @@ mod uacce_view;
 pub use device_info::{DEVICE_INFO_DIRECTORY, DeviceInfoDirectory};
 pub use run::{DEVICE_PLUGIN_DIRECTORY, Options, RunError, run};
 pub use service::PoolService;
-pub use uacce_view::UacceViews;
 pub use step::{AFTER_LOSS, Action, Event, STREAM_LASTS, STREAM_LIMIT, State, step};
+pub use uacce_view::UacceViews;

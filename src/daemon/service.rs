@@ -64,34 +64,15 @@ impl PoolService {
                 name(&device.driver)
             )));
         }
-        if let Some(lost) = lost_handle(known, &device, selector) {
-            return Err(not_ready(lost));
+        if let Health::Unhealthy(reason) = health(&device, &pool.config, selector) {
+            return Err(Refusal::Unhealthy { id: known.id.to_string(), reason });
         }
-        match health(&device, &pool.config, selector) {
-            Health::Healthy => Ok(device),
-            Health::Unhealthy(reason) => Err(Refusal::Unhealthy { id: known.id.to_string(), reason }),
+        let with_rdma = selector.is_some_and(|selector| selector.is_rdma);
+        match device.lost_handle(known, with_rdma) {
+            None => Ok(device),
+            Some(handle) => Err(not_ready(format!("its {handle} is gone"))),
         }
     }
-}
-
-/// What a container would miss although the driver is the same.
-fn lost_handle(known: &Device, now: &Device, selector: Option<&Selector>) -> Option<String> {
-    let lost = [
-        (
-            selector.is_some_and(|selector| selector.is_rdma)
-                && now.rdma.as_ref().is_none_or(|rdma| rdma.devices.is_empty()),
-            "its RDMA device is not in the host's network namespace",
-        ),
-        (
-            selector
-                .and_then(|selector| selector.vdpa_type)
-                .is_some_and(|wanted| now.vdpa.as_ref().and_then(|vdpa| vdpa.kind) != Some(wanted)),
-            "its vDPA device is not of the wanted type any more",
-        ),
-        (known.vfio.is_some() && now.vfio.is_none(), "it has no VFIO group any more"),
-        (known.uio.is_some() && now.uio.is_none(), "it has no uio node any more"),
-    ];
-    lost.iter().find(|(is_lost, _)| *is_lost).map(|(_, what)| (*what).to_owned())
 }
 
 impl crate::kubelet::Pool for PoolService {

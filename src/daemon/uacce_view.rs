@@ -38,7 +38,11 @@ impl UacceViews {
     ///
     /// # Errors
     /// The path, and what the kernel said.
-    pub fn write(&self, ids: &[&str], links: &BTreeMap<String, String>) -> Result<PathBuf, (PathBuf, io::Error)> {
+    pub fn write(
+        &self,
+        ids: &[&str],
+        links: &BTreeMap<String, String>,
+    ) -> Result<PathBuf, (PathBuf, io::Error)> {
         let path = self.path(ids);
         let write = || -> io::Result<()> {
             fs::create_dir_all(&path)?;
@@ -92,7 +96,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let views = UacceViews::new(place.path());
         let ids = ["0000:79:00.1", "0000:79:00.2"];
-        views.write(&ids, &links(&[("hisi_hpre-6", "../../devices/a"), ("hisi_hpre-7", "../../devices/b")])).unwrap();
+        views
+            .write(&ids, &links(&[("hisi_hpre-6", "../../devices/a"), ("hisi_hpre-7", "../../devices/b")]))
+            .unwrap();
         let now = links(&[("hisi_hpre-7", "../../devices/a"), ("hisi_hpre-8", "../../devices/b")]);
         let path = views.write(&["0000:79:00.2", "0000:79:00.1"], &now).unwrap();
         let found: BTreeMap<String, String> = fs::read_dir(&path)

@@ -52,8 +52,11 @@ struct Node<'a> {
 /// A class may have letters, digits, `-` and `_`, and begins with a letter; a vendor begins with one too. Where something
 /// had to be replaced, a hash of the resource keeps the kind unique.
 pub fn kind(resource: &ResourceName) -> String {
-    let class: String =
-        resource.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+    let class: String = resource
+        .name()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' })
+        .collect();
     let vendor = match resource.prefix().starts_with(|c: char| c.is_ascii_alphabetic()) {
         true => resource.prefix().to_owned(),
         false => format!("x-{}", resource.prefix()),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{PoolConfig, Selector, VfioMode};
-use crate::model::{Device, DeviceNode, Vdpa, VdpaType, Vfio};
+use crate::model::{Device, DeviceNode, Rdma, Vdpa, VdpaType, Vfio};
 
 /// Nodes that belong to no device and may be missing on a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,7 +22,6 @@ pub(super) type Provided = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 const VFIO: &str = "/dev/vfio/vfio";
 const IOMMUFD: &str = "/dev/iommu";
-const RDMA_CM: &str = "/dev/infiniband/rdma_cm";
 const VHOST_NET: &str = "/dev/vhost-net";
 const TUN: &str = "/dev/net/tun";
 
@@ -67,8 +66,8 @@ pub(super) fn provide(
             }
             nodes.extend(paths.into_iter().map(DeviceNode::same));
         }
-        info.add("rdma", "rdma_cm", RDMA_CM);
-        nodes.push(DeviceNode::same(RDMA_CM));
+        info.add("rdma", "rdma_cm", Rdma::CONNECTION_MANAGER);
+        nodes.push(DeviceNode::same(Rdma::CONNECTION_MANAGER));
     }
     if let (Some(VdpaType::Vhost), Some(node)) =
         (selector.vdpa_type, device.vdpa.as_ref().and_then(Vdpa::node))

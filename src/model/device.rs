@@ -310,9 +310,36 @@ impl Device {
         nodes.extend(self.vdpa.iter().filter_map(Vdpa::node));
         if let Some(rdma) = &self.rdma {
             nodes.extend(rdma.uverbs.iter().map(|name| format!("/dev/infiniband/{name}")));
+            nodes.push(Rdma::CONNECTION_MANAGER.to_owned());
         }
         nodes
     }
+
+    fn vdpa_kind(&self) -> Option<VdpaType> {
+        self.vdpa.as_ref().and_then(|vdpa| vdpa.kind)
+    }
+
+    /// Whether it has an RDMA device in the host's network namespace.
+    fn has_rdma_here(&self) -> bool {
+        self.rdma.as_ref().is_some_and(|rdma| !rdma.devices.is_empty())
+    }
+
+    /// What a container reached this device through `earlier` and cannot now, though its driver is the same.
+    pub fn lost_handle(&self, earlier: &Self, with_rdma: bool) -> Option<&'static str> {
+        let handles = [
+            ("VFIO group", self.vfio.is_some(), earlier.vfio.is_some()),
+            ("UIO device", self.uio.is_some(), earlier.uio.is_some()),
+            ("uacce entry", self.uacce.is_some(), earlier.uacce.is_some()),
+            ("vDPA device", self.vdpa_kind() == earlier.vdpa_kind(), earlier.vdpa.is_some()),
+            ("RDMA device", !with_rdma || self.has_rdma_here(), earlier.rdma.is_some()),
+        ];
+        handles.iter().find(|(_, now, before)| *before && !now).map(|(name, ..)| *name)
+    }
+}
+
+impl Rdma {
+    /// The node of the connection manager: the host has one for all RDMA devices.
+    pub const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 }
 
 impl Vfio {

@@ -164,12 +164,17 @@ fn bound(device: &Device) -> Result<(), Miss> {
     }
 }
 
+/// Whether a device stands for itself where a PF is named: it is one, and PFs are asked for.
+fn is_own_pf(with_pf: bool, device: &Device) -> bool {
+    with_pf && matches!(device.function, Function::Physical { .. })
+}
+
 fn pf_name(wanted: &[PfName], with_pf: bool, device: &Device) -> Result<(), Miss> {
-    let own: Vec<&str> = device.netdev_names().collect();
-    let (names, itself) = match (device.pf(), with_pf) {
-        (Some(pf), _) => (pf.names.iter().map(String::as_str).collect(), false),
-        (None, true) => (own, true),
-        (None, false) => (Vec::new(), false),
+    let itself = is_own_pf(with_pf, device);
+    let names: Vec<&str> = match device.pf() {
+        Some(pf) => pf.names.iter().map(String::as_str).collect(),
+        None if itself => device.netdev_names().collect(),
+        None => Vec::new(),
     };
     let matches = |entry: &PfName| {
         names.iter().any(|name| entry.name.matches(name))
@@ -190,9 +195,10 @@ fn pf_name(wanted: &[PfName], with_pf: bool, device: &Device) -> Result<(), Miss
 }
 
 fn root_device(wanted: &[RootDevice], with_pf: bool, device: &Device) -> Result<(), Miss> {
-    let (root, itself) = match device.pf() {
-        Some(pf) => (Some(pf.address), false),
-        None => (with_pf.then_some(device.address), true),
+    let itself = is_own_pf(with_pf, device);
+    let root = match device.pf() {
+        Some(pf) => Some(pf.address),
+        None => itself.then_some(device.address),
     };
     let matches = |entry: &RootDevice| {
         Some(entry.address) == root && index_matches(entry.indexes.as_ref(), itself, device)

@@ -1,8 +1,15 @@
 //! Tests of the whole: recorded hosts, real sockets, real processes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod allocate;
 mod cli;
+mod config;
+mod discovery;
 mod house;
+mod kae;
+mod life;
+mod machine;
 mod node;
 mod peer;
 mod readme;
+mod selection;
