@@ -61,6 +61,7 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
         config: config.checked.config,
         device_plugin_directory: place.path().to_owned(),
         device_info: DeviceInfoDirectory::new(&files),
+        cdi: None,
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(&look_again),
     };

@@ -95,7 +95,7 @@ fn handle(device: &Device) -> Option<String> {
 }
 
 pub(super) fn pool_of(device: &Device, pools: &Pools) -> Option<String> {
-    let pool = pools.pools.iter().find(|pool| pool.member(device.id.as_str()).is_some())?;
+    let pool = pools.pools.iter().find(|pool| pool.of_device(device.id.as_str()).is_some())?;
     Some(pool.config.resource.to_string())
 }
 

@@ -202,7 +202,6 @@ pub static FIELDS: &[Field] = &[
         "When a device counts as unhealthy.").default("{}"),
     pool("replicas", Kind::Count(1, 1000), "4",
         "How many containers may share one device.")
-        .unsupported()
         .only(ACCELERATOR).default("1"),
     pool("waitFor", Kind::Object(Level::WaitFor), r#"{"devices": 8, "timeout": "10m"}"#,
         "Advertise nothing until so many devices are there, or the time is up.")
@@ -225,7 +224,6 @@ pub static FIELDS: &[Field] = &[
         .only(NET_AUXILIARY).default("[]"),
     pool("uacceView", Kind::Word(UacceView::words), r#""auto""#,
         "What of /sys/class/uacce a container sees.")
-        .unsupported_words(&["filtered"])
         .only(ACCELERATOR).default(r#""auto""#),
 
     selector("vendors", Kind::List(Entry::HexId), r#"["8086"]"#,

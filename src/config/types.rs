@@ -69,6 +69,21 @@ impl PoolConfig {
     pub const SETTLE: Duration = Duration::from_secs(1);
 }
 
+impl PoolConfig {
+    /// Whether a Kunpeng engine with a uacce node could be in this pool.
+    pub fn may_hold_engines(&self) -> bool {
+        let may = |selector: &Selector| {
+            let vendor = selector.vendors.as_ref().is_none_or(|vendors| vendors.contains(&HexId(0x19e5)));
+            let driver = selector.drivers.as_ref().is_none_or(|drivers| {
+                drivers.iter().any(|driver| driver.starts_with("hisi_") && !driver.contains("vfio"))
+            });
+            vendor && driver
+        };
+        self.device_type == DeviceType::Accelerator
+            && (self.selectors.is_empty() || self.selectors.iter().any(may))
+    }
+}
+
 /// `deviceType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceType {

@@ -1,10 +1,10 @@
 //! Device-information files on disk.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
+use super::files::put;
 use crate::model::{DeviceId, DeviceInfoFile, ResourceName};
 
 /// Where Multus and the CNI plugins look
@@ -26,24 +26,7 @@ impl DeviceInfoDirectory {
     /// # Errors
     /// The path, and what the kernel said.
     pub fn write(&self, file: &DeviceInfoFile) -> Result<(), (PathBuf, io::Error)> {
-        let path = self.0.join(&file.name);
-        let write = || -> io::Result<()> {
-            if fs::read(&path).is_ok_and(|content| content == file.content.as_bytes()) {
-                return Ok(());
-            }
-            let mut temporary = match new_file(&self.0) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    fs::create_dir_all(&self.0)?;
-                    new_file(&self.0)?
-                }
-                other => other?,
-            };
-            temporary.write_all(file.content.as_bytes())?;
-            temporary.as_file().set_permissions(Permissions::from_mode(0o444))?;
-            temporary.persist(&path).map_err(|error| error.error)?;
-            Ok(())
-        };
-        write().map_err(|error| (path.clone(), error))
+        put(&self.0, &file.name, &file.content, 0o444).map_err(|error| (self.0.join(&file.name), error))
     }
 
     /// Removes the files of a resource whose devices the predicate does not know.
@@ -70,12 +53,11 @@ impl DeviceInfoDirectory {
     }
 }
 
-fn new_file(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new().prefix(".pcidp-").tempfile_in(directory)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
     use super::*;
 
     fn file(name: &str, content: &str) -> DeviceInfoFile {

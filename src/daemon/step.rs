@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::kubelet::{Advertised, DeviceList, SocketIdentity};
-use crate::model::Inventory;
+use crate::model::{DeviceId, Inventory};
 use crate::pool::{Member, Pool, Pools, assign};
 
 /// How long a registration after a lost stream waits.
@@ -365,12 +365,16 @@ impl Link {
     }
 }
 
-/// The list of a pool, sorted by id.
+/// The list of a pool, sorted by id; a shared device is as many devices to the kubelet as there are shares.
 fn advertised(pool: &Pool) -> DeviceList {
-    let advertise = |member: &Member| Advertised {
-        id: member.device.id.to_string(),
-        healthy: member.health.is_healthy(),
-        numa_node: member.device.numa_node.filter(|_| !pool.config.exclude_topology),
+    let ids = |id: &DeviceId| match pool.config.replicas {
+        1 => vec![id.to_string()],
+        replicas => (0..replicas).map(|share| format!("{id}::{share}")).collect(),
     };
-    pool.members.iter().map(advertise).collect()
+    let advertise = |member: &Member| {
+        let healthy = member.health.is_healthy();
+        let numa_node = member.device.numa_node.filter(|_| !pool.config.exclude_topology);
+        ids(&member.device.id).into_iter().map(move |id| Advertised { id, healthy, numa_node })
+    };
+    pool.members.iter().flat_map(advertise).collect()
 }

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 use crate::model::stable_hash;
 
-/// Where a container sees the class.
-pub const CLASS: &str = "/sys/class/uacce";
-
 /// The directory of all views.
 #[derive(Debug, Clone)]
 pub struct UacceViews(PathBuf);
 
 impl UacceViews {
+    /// Where a container sees the class.
+    pub const CLASS: &str = "/sys/class/uacce";
+
     /// The views below a kubelet's `device-plugins` directory.
     pub fn new(device_plugins: &Path) -> Self {
         Self(device_plugins.join("pcidp/uacce"))
@@ -67,9 +67,10 @@ impl UacceViews {
         Ok(path)
     }
 
-    /// Removes the views that are not among those of `kept`, each a list of ids.
-    pub fn keep_only<'a>(&self, kept: impl IntoIterator<Item = &'a [&'a str]>) {
-        let kept: Vec<PathBuf> = kept.into_iter().map(|ids| self.path(ids)).collect();
+    /// Removes the views that are not among those of `kept`, each the ids of one container.
+    pub fn keep_only(&self, kept: &[Vec<String>]) {
+        let path = |ids: &Vec<String>| self.path(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+        let kept: Vec<PathBuf> = kept.iter().map(path).collect();
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let path = entry.path();
             if kept.contains(&path) {
@@ -118,7 +119,7 @@ mod tests {
         let views = UacceViews::new(place.path());
         let kept = views.write(&["a"], &links(&[("x-1", "y")])).unwrap();
         let gone = views.write(&["b"], &links(&[("x-2", "y")])).unwrap();
-        views.keep_only([&["a"][..]]);
+        views.keep_only(&[vec!["a".to_owned()]]);
         assert!(kept.exists() && !gone.exists());
     }
 }

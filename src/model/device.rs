@@ -211,6 +211,8 @@ pub struct Uacce {
     pub dev_state: Option<i64>,
     /// Free queues.
     pub available_instances: Option<u64>,
+    /// Where the entry in `/sys/class/uacce` points to.
+    pub class_link: Option<String>,
 }
 
 /// A PCI function of the host.

@@ -153,6 +153,18 @@ pub(crate) fn not_in_use(pool: &PoolConfig, device: &Device) -> Result<(), Miss>
     }
 }
 
+/// A device on VFIO has one owner; it cannot be shared.
+pub(crate) fn can_be_shared(device: &Device) -> Result<(), Miss> {
+    match &device.vfio {
+        None => Ok(()),
+        Some(_) => Err(Miss {
+            key: "replicas",
+            wanted: "a device that containers can share".to_owned(),
+            found: "one on VFIO, which has a single owner".to_owned(),
+        }),
+    }
+}
+
 /// Devices without an IOMMU, where the pool refuses them.
 pub(crate) fn has_iommu(pool: &PoolConfig, device: &Device) -> Result<(), Miss> {
     if pool.allow_no_iommu || !device.lacks_iommu() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Miss, Test, has_iommu, is_of_type, may_have_vfs, not_in_use};
+use super::{Miss, Test, can_be_shared, has_iommu, is_of_type, may_have_vfs, not_in_use};
 use crate::config::{FunctionType, PfName, PoolConfig, RootDevice, Selector};
 use crate::model::{Device, Function, IndexRanges};
 
@@ -14,6 +14,9 @@ pub fn tests<'a>(pool: &'a PoolConfig, selector: Option<&'a Selector>) -> Vec<Te
     tests.add("PF", move |device| may_have_vfs(pool, selector, device));
     tests.add("default route", move |device| not_in_use(pool, device));
     tests.add("allowNoIommu", move |device| has_iommu(pool, device));
+    if pool.replicas > 1 {
+        tests.add("replicas", can_be_shared);
+    }
     match selector {
         Some(selector) => selector_tests(selector, true, &mut tests),
         None => tests.add("drivers", bound),

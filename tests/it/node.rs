@@ -185,6 +185,7 @@ fn run(
         config: config.clone(),
         device_plugin_directory: directory.to_owned(),
         device_info: DeviceInfoDirectory::new(directory.join("devinfo")),
+        cdi: None,
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(look_again),
     };
