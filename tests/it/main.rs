@@ -10,4 +10,6 @@ mod life;
 mod machine;
 mod node;
 mod peer;
+mod properties;
 mod selection;
+mod step;
