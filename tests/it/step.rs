@@ -91,6 +91,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct World {
     state: State,
     kubelet: Option<SocketIdentity>,
+    /// The kubelet that the plugin has heard of.
+    told: Option<SocketIdentity>,
     /// Actions that are still to be carried out, with the time at which they are due.
     open: Vec<(Duration, Action)>,
     now: Duration,
@@ -109,6 +111,7 @@ impl World {
         Self {
             state: State::new(pools()),
             kubelet: None,
+            told: None,
             open: Vec::new(),
             now: Duration::ZERO,
             streams: [0; POOLS],
@@ -216,10 +219,11 @@ impl World {
         match op {
             Op::Scan(mask) => self.take(Event::Scanned(inventory(mask))),
             Op::Kubelet(number) => self.kubelet = number.map(kubelet),
+            // Sockets of others change too; then the same kubelet is told again.
+            Op::Tell if self.told == self.kubelet => self.take_late(Event::Kubelet(self.kubelet)),
             Op::Tell => {
+                self.told = self.kubelet;
                 self.take(Event::Kubelet(self.kubelet));
-                // Sockets of others change too; then the same kubelet is told again.
-                self.take_late(Event::Kubelet(self.kubelet));
             }
             Op::SocketLost(pool) => self.take(Event::SocketLost(pool)),
             Op::Perform(number, good, stream) => {
