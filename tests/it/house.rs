@@ -70,8 +70,10 @@ fn imports_go_downward_and_host_and_kubelet_never_meet() {
 fn no_source_file_is_longer_than_600_lines() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for directory in ["src", "tests", "benches"] {
-        sources(&root.join(directory), &mut files);
+    for directory in ["src", "tests", "benches"].map(|name| root.join(name)) {
+        if directory.is_dir() {
+            sources(&directory, &mut files);
+        }
     }
     let long: Vec<_> = files
         .iter()

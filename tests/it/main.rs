@@ -11,5 +11,7 @@ mod life;
 mod machine;
 mod node;
 mod peer;
+mod properties;
 mod readme;
 mod selection;
+mod step;
