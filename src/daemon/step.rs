@@ -337,6 +337,11 @@ impl Link {
 
     fn stream_closed(&mut self, open: usize) -> Option<Action> {
         self.streams = open;
+        if open > 0 {
+            // Somebody else listened too, or an older stream of the kubelet's has ended. Where that took the newer one
+            // with it, it is closed as well, and that is the news.
+            return None;
+        }
         match &mut self.phase {
             Phase::Registered { .. } | Phase::Streaming { .. } => Some(self.register_after_loss()),
             // The kubelet dials back while it registers, so the stream that was lost may be the new one.

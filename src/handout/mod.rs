@@ -41,7 +41,7 @@ pub fn handout(pool: &PoolConfig, devices: &[(&Device, Option<&Selector>)], mann
         match manner.cdi {
             // The same node is never sent in both ways, and a device without nodes has no place in the spec.
             Some(_) if !nodes.is_empty() => {
-                handout.cdi_devices.push(cdi::device_name(&pool.resource, &device.id))
+                handout.cdi_devices.push(cdi::device_name(&pool.resource, &device.id));
             }
             // A node is listed once however many devices share it.
             _ => handout.nodes.extend(nodes.into_iter().filter(|node| seen.insert(node.container.clone()))),

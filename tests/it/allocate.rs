@@ -366,7 +366,8 @@ async fn a_device_information_file_says_exactly_what_is_known_and_all_may_read_i
     let name = "x.io-r-0000:b1:00.2-device.json";
     let expected = |rdma: &str| {
         json!({"type": "pci", "version": "1.1.0", "pci": {
-            "pci-address": "0000:b1:00.2", "pf-pci-address": "0000:b1:00.0", "rdma-device": rdma}})
+            "pci-address": "0000:b1:00.2", "pf-pci-address": "0000:b1:00.0", "rdma-device": rdma,
+            "representor-device": "ens3f0_0"}})
     };
     assert_eq!(node.files().into_iter().collect::<Vec<_>>(), [(name.to_owned(), expected("mlx5_2"))]);
     let mode = fs::metadata(node.device_info().join(name)).unwrap().permissions().mode();

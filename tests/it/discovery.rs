@@ -238,16 +238,6 @@ fn a_vf_whose_pf_has_vanished_is_found_without_an_index() {
     assert!(selected(&host, r#""rootDevices":["17:00.1#0-3"]"#).is_empty());
 }
 
-// DSC-12
-#[test]
-#[ignore = "RDMA devices of a pod's own namespace need devlink's enable_rdma, which neither netlink nor a recording has yet"]
-fn rdma_devices_that_are_in_pods_stay_in_the_pool_over_a_restart() {
-    let host = host("two-socket-server");
-    let before = selected(&host, r#""isRdma":true"#);
-    fs::remove_dir_all(function(&host, &before[0]).join("infiniband")).unwrap();
-    assert_eq!(selected(&host, r#""isRdma":true"#), before);
-}
-
 // DSC-14
 #[test]
 fn accelerators_are_encryption_engines_and_coprocessors_too() {

@@ -2,11 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod allocate;
+mod cdi;
 mod cli;
 mod config;
 mod discovery;
 mod house;
 mod kae;
+mod kinds;
 mod life;
 mod machine;
 mod node;

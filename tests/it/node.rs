@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcidp::config::{self, Checked};
-use pcidp::daemon::{self, DeviceInfoDirectory, RunError};
+use pcidp::daemon::{self, CdiDirectory, DeviceInfoDirectory, RunError};
+use pcidp::handout::CdiMode;
 use pcidp::host::HostRoot;
 use pcidp::kubelet::stand_in::{CallError, StandIn, State};
 use serde_json::Value;
@@ -37,6 +38,7 @@ pub(crate) struct Node {
     pub(crate) look_again: Arc<Notify>,
     host: HostRoot,
     config: config::Config,
+    cdi: Option<CdiMode>,
     stop: Option<oneshot::Sender<()>>,
     plugin: JoinHandle<Result<(), RunError>>,
     directory: TempDir,
@@ -48,6 +50,11 @@ pub(crate) struct Answer {
     pub(crate) variables: BTreeMap<String, String>,
     /// `host -> container`, or the path where both are the same; every one is `rw`.
     pub(crate) nodes: Vec<String>,
+    /// `host -> container`; every one is read-only.
+    pub(crate) mounts: Vec<(PathBuf, PathBuf)>,
+    /// Full names of CDI devices.
+    pub(crate) cdi_devices: Vec<String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl Answer {
@@ -65,11 +72,16 @@ impl Answer {
 
 impl Node {
     pub(crate) async fn start(host: &HostRoot, config: config::Config) -> Self {
+        Self::start_with(host, config, None).await
+    }
+
+    /// A node that hands devices over through CDI.
+    pub(crate) async fn start_with(host: &HostRoot, config: config::Config, cdi: Option<CdiMode>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let kubelet = StandIn::start(directory.path()).await.unwrap();
         let look_again = Arc::new(Notify::new());
-        let (stop, plugin) = run(host, &config, directory.path(), &look_again);
-        Self { kubelet, look_again, host: host.clone(), config, stop, plugin, directory }
+        let (stop, plugin) = run(host, &config, cdi, directory.path(), &look_again);
+        Self { kubelet, look_again, host: host.clone(), config, cdi, stop, plugin, directory }
     }
 
     /// A node with one pool, `x.io/r`, that has streamed at least one device.
@@ -82,7 +94,7 @@ impl Node {
 
     /// Ends the daemon and starts another one in its place.
     pub(crate) async fn restart_plugin(&mut self) {
-        let (stop, plugin) = run(&self.host, &self.config, self.directory.path(), &self.look_again);
+        let (stop, plugin) = run(&self.host, &self.config, self.cdi, self.directory.path(), &self.look_again);
         drop(std::mem::replace(&mut self.stop, stop));
         std::mem::replace(&mut self.plugin, plugin).await.unwrap().unwrap();
     }
@@ -136,6 +148,16 @@ impl Node {
         let answers = self.kubelet.allocate(resource, &containers).await?;
         let answer = |answer: pcidp::kubelet::api::deviceplugin::ContainerAllocateResponse| Answer {
             variables: answer.envs,
+            mounts: answer
+                .mounts
+                .into_iter()
+                .map(|mount| {
+                    assert!(mount.read_only);
+                    (mount.host_path.into(), mount.container_path.into())
+                })
+                .collect(),
+            cdi_devices: answer.cdi_devices.into_iter().map(|device| device.name).collect(),
+            annotations: answer.annotations.into_iter().collect(),
             nodes: answer
                 .devices
                 .into_iter()
@@ -177,6 +199,7 @@ impl Node {
 fn run(
     host: &HostRoot,
     config: &config::Config,
+    cdi: Option<CdiMode>,
     directory: &Path,
     look_again: &Arc<Notify>,
 ) -> (Option<oneshot::Sender<()>>, JoinHandle<Result<(), RunError>>) {
@@ -185,7 +208,7 @@ fn run(
         config: config.clone(),
         device_plugin_directory: directory.to_owned(),
         device_info: DeviceInfoDirectory::new(directory.join("devinfo")),
-        cdi: None,
+        cdi: cdi.map(|mode| CdiDirectory::new(directory.join("cdi"), mode)),
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(look_again),
     };

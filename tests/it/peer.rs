@@ -139,7 +139,7 @@ async fn every_question_gets_the_answer_of_the_go_plugin_or_a_deliberate_differe
         questions.iter().filter(|q| q.tree == "two-socket").map(|q| (q.name.as_str(), q)).collect();
     let mut trees: HashMap<String, HostRoot> = HashMap::new();
     let mut wrong = Vec::new();
-    // `run` refuses --use-cdi as not supported yet.
+    // The one kind and the one annotation key of the Go plugin collide; `tests/it/cdi.rs` has what is done here.
     for question in
         questions.iter().filter(|question| !question.args.iter().any(|argument| argument == "--use-cdi"))
     {

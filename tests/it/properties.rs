@@ -50,6 +50,8 @@ impl Vf {
             uio: None,
             rdma: None,
             uacce: None,
+            vdpa: None,
+            representor: None,
             default_route: None,
             absent_nodes: Vec::new(),
         }
