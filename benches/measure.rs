@@ -169,7 +169,7 @@ impl Plugin {
 
     async fn live_long(&self, kubelet: &StandIn, sockets: &Path, files: &Path) -> Long {
         let state = kubelet.state();
-        let resource = state.resource(&large::resource(0));
+        let resource = state.resource("intel.com/pool_00");
         let socket = sockets.join(&resource.registrations.last().unwrap().request.endpoint);
         let mut client = DevicePluginClient::new(Connection::open(&socket).await.unwrap());
         // Functions for guests are the odd ones: in the pool's sorted list, every second from the first on or the second.

@@ -18,11 +18,6 @@ pub(crate) fn recording() -> Recording {
     many_vfs(ADAPTERS as u8, FUNCTIONS as u8).unwrap()
 }
 
-/// The resource of a pool.
-pub(crate) fn resource(pool: usize) -> String {
-    format!("intel.com/pool_{pool:02}")
-}
-
 /// Every device is in one of the pools: those for guests by the first selector of a pool, the others by the second.
 pub(crate) fn config_text() -> String {
     let mut text = "{\n  \"resourceList\": [".to_owned();

@@ -6,6 +6,7 @@ mod handout;
 mod health;
 mod hex_id;
 mod inventory;
+mod names;
 mod ranges;
 mod resource_name;
 
@@ -17,5 +18,6 @@ pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
 pub use health::Health;
 pub use hex_id::{ClassPattern, HexId, ParseHexError, PciClass};
 pub use inventory::{Inventory, Note};
+pub use names::{device_name, vendor_name};
 pub use ranges::{IndexRanges, ParseRangesError};
 pub use resource_name::{InvalidResourceName, ResourceName, variable_name};
