@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use pci_ids::FromId;
 use serde::Serialize;
 
 use super::args::{DevicesArguments, OutputFormat};
 use super::{ConfigFile, Outcome, host, table};
-use crate::model::{Device, Function, Inventory};
+use crate::model::{Device, Function, Inventory, device_name, vendor_name};
 use crate::pool::Pools;
 
 pub(super) fn devices(arguments: &DevicesArguments, out: &mut dyn Write) -> Outcome {
@@ -101,10 +100,8 @@ pub(super) fn pool_of(device: &Device, pools: &Pools) -> Option<String> {
 
 /// Names of vendor and device in the PCI id list.
 pub(super) fn names(device: &Device) -> (&'static str, &'static str) {
-    let vendor = pci_ids::Vendor::from_id(device.vendor.0).map_or("", |vendor| vendor.name());
-    let name =
-        pci_ids::Device::from_vid_pid(device.vendor.0, device.device.0).map_or("", |device| device.name());
-    (vendor, name)
+    let name = device_name(device.vendor, device.device);
+    (vendor_name(device.vendor).unwrap_or_default(), name.unwrap_or_default())
 }
 
 #[derive(Serialize)]

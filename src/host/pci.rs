@@ -9,7 +9,7 @@ use super::HostRoot;
 use super::net;
 use super::scan::PCI_DEVICES;
 use super::wanted::WantedNetdevs;
-use crate::model::{HexId, Netdev, Note, PciAddress, PhysicalFunction};
+use crate::model::{HexId, Netdev, Note, PciAddress, PhysicalFunction, device_name};
 
 /// The directory of a function.
 pub(super) fn directory(address: PciAddress) -> String {
@@ -50,8 +50,7 @@ pub(super) fn driver_of(host: &HostRoot, address: PciAddress) -> io::Result<Opti
 
 /// Whether the PCI id list calls a function virtual, for guests, where no `physfn` tells.
 pub(super) fn is_virtual_by_name(vendor: HexId, device: HexId) -> bool {
-    pci_ids::Device::from_vid_pid(vendor.0, device.0)
-        .is_some_and(|known| known.name().contains("Virtual Function"))
+    device_name(vendor, device).is_some_and(|name| name.contains("Virtual Function"))
 }
 
 /// `virtfn7` is the link to the VF with index 7.

@@ -7,6 +7,7 @@ mod hash;
 mod health;
 mod hex_id;
 mod inventory;
+mod names;
 mod ranges;
 mod resource_name;
 
@@ -20,5 +21,6 @@ pub use hash::stable_hash;
 pub use health::Health;
 pub use hex_id::{ClassPattern, HexId, ParseHexError, PciClass};
 pub use inventory::{Inventory, Note};
+pub use names::{device_name, vendor_name};
 pub use ranges::{IndexRanges, ParseRangesError};
 pub use resource_name::{InvalidResourceName, ResourceName, variable_name};
