@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::node::Node;
 use crate::outcome::{Failure, Outcome};
 
-/// A pod with one container that does nothing but hold devices.
+/// A pod with one container that does nothing but hold devices. Its end is waited for: with a grace period of 0 the API
+/// server forgets a pod while its netdevs are still on their way back.
 pub(crate) fn pod(name: &str, devices: &[(&str, usize)]) -> Value {
     pod_with_networks(name, devices, "")
 }
@@ -21,7 +22,7 @@ pub(crate) fn pod_with_networks(name: &str, devices: &[(&str, usize)], networks:
         "kind": "Pod",
         "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/networks": networks}},
         "spec": {
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": false,
             "containers": [{
                 "name": "app",

@@ -52,14 +52,15 @@ start apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --secure-por
 cp /usr/lib/cni/* cni/bin/
 # Debian's host-device is too old to find every netdev by its device.
 cp "$bin/multus" "$bin/host-device" cni/bin/
-cat > cni/conf/10-bridge.conflist <<K
-{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "isGateway": true,
- "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "dataDir": "$R/cni/ipam"}}]}
+# Not a list of plugins: of those, Multus 4.2 remembers nothing but the types until the pod ends, and removes nothing.
+cat > cni/conf/10-bridge.conf <<K
+{"cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": "pods0", "isGateway": true,
+ "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "dataDir": "$R/cni/ipam"}}
 K
 cat > cni/conf/00-multus.conf <<K
 {"cniVersion": "0.3.1", "name": "multus", "type": "multus", "kubeconfig": "$R/kubeconfig", "confDir": "$R/cni/conf",
  "binDir": "$R/cni/bin", "cniDir": "$R/multus", "logLevel": "debug", "logFile": "$R/log/multus.log",
- "clusterNetwork": "$R/cni/conf/10-bridge.conflist"}
+ "clusterNetwork": "$R/cni/conf/10-bridge.conf"}
 K
 cat > containerd.toml <<K
 version = 3
