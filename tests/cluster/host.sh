@@ -1,5 +1,5 @@
 #!/bin/sh
-# host.sh TREE, inside new namespaces: makes this machine look like the host that is laid out in TREE.
+# host.sh TREE, inside new namespaces: makes this machine look like the host that is laid out in TREE, and removes TREE.
 #   TREE/sys     becomes /sys, around the parts of the real one that the kubelet, containerd and runc need
 #   TREE/dev     device nodes as text files ("char 243:0 0600"), made with mknod in a /dev of our own
 #   TREE/links   a batch for ip(8): the netdevs, as ends of veth pairs, and the routes
@@ -14,6 +14,7 @@ mkdir "$real/sys" "$real/dev" "$real/tree"
 mount -t sysfs sysfs "$real/sys"
 mount --rbind /sys/fs/cgroup "$real/sys/fs/cgroup"
 cp -a "$tree/." "$real/tree"
+rm -rf "$tree" # so that a run that is aborted later leaves nothing
 
 tree=$real/tree
 mkdir -p "$tree/sys/fs/cgroup" "$tree/sys/fs/bpf" "$tree/sys/devices/system" "$tree/sys/devices/virtual" "$tree/sys/kernel/mm" "$tree/sys/block"
