@@ -1,6 +1,7 @@
 //! What ships beside the binary: manifests, the chart, the examples.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -311,7 +312,7 @@ fn tool(name: &str) -> Option<PathBuf> {
     };
     let found = named.or(on_path).or_else(cached);
     if found.is_none() {
-        println!("SKIPPED: there is no {name} here");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: there is no {name} here");
     }
     found
 }
