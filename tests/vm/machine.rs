@@ -22,7 +22,7 @@ pub(crate) const SHARED: [&str; 2] = ["0000:04:01.0", "0000:04:02.0"];
 
 const FUNCTIONS: &str = "/sys/bus/pci/devices";
 /// The program that is tested.
-const PCIDP: &str = "/cmd/pcidp";
+const PCIDP: &str = "/run/pcidp";
 /// A slow computer emulates a slower one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
