@@ -162,3 +162,97 @@ fn owner<'a>(target: &'a str, kind: &str) -> Option<&'a str> {
     let owner = parts.next()?;
     (directory == kind && owner != "virtual").then_some(owner)
 }
+
+/// Proves that a comparison lets nothing through but the order of arrival; needs no machine.
+pub(crate) mod proof {
+    use std::path::Path;
+
+    use super::{Entry, Recording, differences};
+
+    const HOSTS: [&str; 4] = [
+        "iommu-2-mixed-vfio-uio",
+        "iommu-3-pf-stub",
+        "noiommu-1-vfio",
+        "soft-1-rdma-pci-auxsf-netdevsim-mdev",
+    ];
+
+    pub(crate) fn another_order_of_arrival_is_no_difference() {
+        for name in HOSTS {
+            let text = text(name);
+            // Interfaces in another order, IOMMU groups with other numbers, and userspace I/O from another number on.
+            let other = renumber(&text, "eth", |number| 90 - number);
+            let other = renumber(&other, "/iommu_groups/", |number| number + 500);
+            let other = renumber(&other, "noiommu-", |number| number + 500);
+            let other = other
+                .replace("uio0", "uio7")
+                .replace("char 242:0 ", "char 251:7 ")
+                .replace("dev = 242:0", "dev = 251:7");
+            // In `/dev/vfio`, `/sys/class/vfio` and `/sys/devices/virtual/vfio`, a group's number stands alone.
+            let mut other = renumber(&other, "/virtual/vfio/", |number| number + 500);
+            other = lone_groups(&other);
+            assert_ne!(text, other);
+            let found = differences(&Recording::parse(&text).unwrap(), &Recording::parse(&other).unwrap());
+            assert!(found.is_empty(), "{name}: {}", found.join("\n"));
+        }
+    }
+
+    pub(crate) fn any_other_change_is_a_difference() {
+        for name in HOSTS {
+            let kept = Recording::parse(&text(name)).unwrap();
+            let entries: Vec<(&str, &Entry)> =
+                kept.entries().filter(|(path, _)| !path.ends_with("/ifindex")).collect();
+            for changed in (0..entries.len()).step_by(41) {
+                let mut other = Recording::new();
+                for (position, (path, entry)) in entries.iter().enumerate() {
+                    let entry = if position == changed { change(entry) } else { (*entry).clone() };
+                    other.insert(path, entry).unwrap();
+                }
+                let found = differences(&kept, &other);
+                assert!(!found.is_empty(), "{name}: a change of {} goes unnoticed", entries[changed].0);
+            }
+        }
+    }
+
+    fn change(entry: &Entry) -> Entry {
+        match entry {
+            Entry::File(content) => Entry::File(format!("{content}1")),
+            Entry::Link(target) => Entry::Link(format!("{target}1")),
+            _ => Entry::File("changed".to_owned()),
+        }
+    }
+
+    fn text(name: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/hosts/{name}.host"));
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    /// Changes every number that follows a word.
+    fn renumber(text: &str, word: &str, new: impl Fn(usize) -> usize) -> String {
+        let mut parts = text.split(word);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            let number = part[..end].parse().map_or_else(|_| part[..end].to_owned(), |n| new(n).to_string());
+            out += &format!("{word}{number}{}", &part[end..]);
+        }
+        out
+    }
+
+    fn lone_groups(text: &str) -> String {
+        let mut directory = "";
+        let mut out = String::new();
+        for line in text.lines() {
+            if line.starts_with('/') {
+                directory = line;
+            }
+            let entry =
+                line.strip_prefix("  ").filter(|_| matches!(directory, "/dev/vfio/" | "/sys/class/vfio/"));
+            let (number, rest) = entry.and_then(|entry| entry.split_once(' ')).unwrap_or_default();
+            match number.parse::<usize>() {
+                Ok(number) => out += &format!("  {} {rest}\n", number + 500),
+                Err(_) => out += &format!("{line}\n"),
+            }
+        }
+        out
+    }
+}

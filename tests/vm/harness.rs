@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use super::{Boot, Scenario, guest, recordings, scenarios};
+use super::{Boot, Scenario, canonical, guest, recordings, scenarios};
 
 /// Exit codes of `tests/vm/run` and `tests/vm/setup`.
 const CANNOT_HAVE_ONE: i32 = 77;
@@ -31,7 +31,11 @@ pub(crate) fn main() -> ExitCode {
         let runner = move || outcome(scenario);
         Trial::ignorable_test(scenario.name(), runner).with_ignored_flag(!is_wanted)
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if is_wanted && !arguments.list {
+        println!("vm: preparing the machine; the first time, this takes some minutes");
+        SETUP.get_or_init(setup);
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials.chain(proofs()).collect());
     if !arguments.list && conclusion.num_ignored > 0 {
         let skipped = |boot: &OnceLock<Run>| match boot.get() {
             Some(Err(Unbooted::Skipped(reason))) => Some(reason.clone()),
@@ -41,6 +45,26 @@ pub(crate) fn main() -> ExitCode {
         println!("vm: SKIPPED {} scenarios: {reason}\n", conclusion.num_ignored);
     }
     conclusion.exit_code()
+}
+
+/// Tests of the comparison itself, which need no machine.
+fn proofs() -> [Trial; 2] {
+    let proof = |name: &str, proof: fn()| {
+        Trial::test(name, move || {
+            proof();
+            Ok(())
+        })
+    };
+    [
+        proof(
+            "canonical::another_order_of_arrival_is_no_difference",
+            canonical::proof::another_order_of_arrival_is_no_difference,
+        ),
+        proof(
+            "canonical::any_other_change_is_a_difference",
+            canonical::proof::any_other_change_is_a_difference,
+        ),
+    ]
 }
 
 /// What became of the scenarios of one boot: verdicts and seconds by name.
@@ -54,6 +78,7 @@ enum Unbooted {
     Failed(String),
 }
 
+static SETUP: OnceLock<Result<(), Unbooted>> = OnceLock::new();
 static BOOTS: [OnceLock<Run>; 3] = [const { OnceLock::new() }; 3];
 
 impl Boot {
@@ -96,7 +121,7 @@ fn outcome(scenario: &Scenario) -> Result<Completion, Failed> {
 
 fn boot(boot: Boot) -> Run {
     let failed = |what: &str, error: io::Error| Unbooted::Failed(format!("{what}: {error}"));
-    setup()?;
+    SETUP.get_or_init(setup).clone()?;
     let names = selected(boot);
     let directory = boot.directory();
     prepare(&directory, &names).map_err(|error| failed("cannot prepare the machine's files", error))?;
@@ -124,7 +149,6 @@ fn boot(boot: Boot) -> Run {
 
 /// Builds the machine where it is not there yet.
 fn setup() -> Result<(), Unbooted> {
-    println!("vm: preparing the machine; the first time, this takes some minutes");
     let output = Command::new(program("setup")).stdin(Stdio::null()).output();
     let output = output.map_err(|error| Unbooted::Failed(format!("tests/vm/setup: {error}")))?;
     let complaint = String::from_utf8_lossy(&output.stderr);

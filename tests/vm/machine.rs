@@ -49,7 +49,8 @@ impl Machine {
             }
         }
         for name in names("/sys/devices/virtual/net") {
-            if name != "lo" {
+            // A VLAN goes with the interface below it.
+            if name != "lo" && Path::new("/sys/class/net").join(&name).exists() {
                 machine.ip(&format!("link delete {name}"))?;
             }
         }
