@@ -74,6 +74,12 @@ pub(super) struct RunArguments {
     /// Hand devices over through CDI
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, value_name = "BOOL", action = clap::ArgAction::Set)]
     pub(super) use_cdi: bool,
+    /// How container runtimes are told of CDI devices
+    #[arg(long, value_enum, default_value_t = CdiMode::Both)]
+    pub(super) cdi_mode: CdiMode,
+    /// Where CDI specs go
+    #[arg(long, value_name = "DIR", default_value = crate::daemon::CDI_DIRECTORY)]
+    pub(super) cdi_dir: PathBuf,
     /// Exit with 2 when the config has an error
     #[arg(long)]
     pub(super) strict: bool,
@@ -114,6 +120,16 @@ pub(super) enum Registration {
     Direct,
     /// Let the kubelet find the pool in plugins_registry (not supported yet)
     Watcher,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum CdiMode {
+    /// In the field of the answer (kubelet 1.28 and later)
+    Field,
+    /// As annotations
+    Annotations,
+    /// Both; runtimes drop what comes twice
+    Both,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -61,6 +61,7 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
         config: config.checked.config,
         device_plugin_directory: place.path().to_owned(),
         device_info: DeviceInfoDirectory::new(&files),
+        cdi: None,
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(&look_again),
     };
@@ -88,7 +89,7 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
     written.sort_by_key(std::fs::DirEntry::file_name);
     for file in written {
         writeln!(out, "   file {}", file.file_name().to_string_lossy())?;
-        writeln!(out, "     {}", std::fs::read_to_string(file.path())?)?;
+        writeln!(out, "{}", table::fold(&format!("     {}", std::fs::read_to_string(file.path())?), 8))?;
     }
 
     writeln!(out, "\n4. {PULLED} is pulled away, and the kubelet is told")?;

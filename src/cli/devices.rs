@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use pci_ids::FromId;
 use serde::Serialize;
 
 use super::args::{DevicesArguments, OutputFormat};
 use super::{ConfigFile, Outcome, host, table};
-use crate::model::{Device, Function, Inventory};
+use crate::model::{Device, Function, Inventory, device_name, vendor_name};
 use crate::pool::Pools;
 
 pub(super) fn devices(arguments: &DevicesArguments, out: &mut dyn Write) -> Outcome {
@@ -80,6 +79,8 @@ pub(super) fn kind(device: &Device) -> String {
         Function::Physical { vfs } => format!("PF +{vfs}"),
         Function::Virtual { index: Some(index), .. } => format!("VF {index}"),
         Function::Virtual { index: None, .. } | Function::Orphan => "VF".to_owned(),
+        Function::Sub { index: Some(index), .. } => format!("SF {index}"),
+        Function::Sub { index: None, .. } => "SF".to_owned(),
     }
 }
 
@@ -93,16 +94,14 @@ fn handle(device: &Device) -> Option<String> {
 }
 
 pub(super) fn pool_of(device: &Device, pools: &Pools) -> Option<String> {
-    let pool = pools.pools.iter().find(|pool| pool.member(device.id.as_str()).is_some())?;
+    let pool = pools.pools.iter().find(|pool| pool.of_device(device.id.as_str()).is_some())?;
     Some(pool.config.resource.to_string())
 }
 
 /// Names of vendor and device in the PCI id list.
 pub(super) fn names(device: &Device) -> (&'static str, &'static str) {
-    let vendor = pci_ids::Vendor::from_id(device.vendor.0).map_or("", |vendor| vendor.name());
-    let name =
-        pci_ids::Device::from_vid_pid(device.vendor.0, device.device.0).map_or("", |device| device.name());
-    (vendor, name)
+    let name = device_name(device.vendor, device.device);
+    (vendor_name(device.vendor).unwrap_or_default(), name.unwrap_or_default())
 }
 
 #[derive(Serialize)]
@@ -152,6 +151,7 @@ impl DeviceReport {
         let (function_type, vfs) = match device.function {
             Function::Physical { vfs } => ("pf", Some(vfs)),
             Function::Virtual { .. } | Function::Orphan => ("vf", None),
+            Function::Sub { .. } => ("sf", None),
         };
         Self {
             id: device.id.to_string(),

@@ -21,8 +21,7 @@ pub(super) fn explain(arguments: &ExplainArguments, out: &mut dyn Write) -> Outc
         let device = match inventory.get(&DeviceId::from(address)) {
             Some(device) => Device::clone(device),
             // Its class may be one that no pool can want; then that is the answer.
-            None => find(&host, address)
-                .map_err(|note| Failure::Input(format!("pcidp: no device {address} here: {note}")))?,
+            None => find(&host, address).map_err(|note| Failure::Input(format!("pcidp: {note}")))?,
         };
         let explanation = explain_device(&config.checked.config, &pools, &device);
         return match json {

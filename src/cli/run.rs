@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::args::{LogFormat, Registration, RunArguments};
+use super::args::{self, LogFormat, Registration, RunArguments};
 use super::{ConfigFile, Failure, Outcome, host};
 use crate::config::Severity;
-use crate::daemon::{self, DeviceInfoDirectory};
+use crate::daemon::{self, CdiDirectory, DeviceInfoDirectory};
+use crate::handout::CdiMode;
 use crate::observe::log;
 
 /// How often the machine is looked at where no event tells.
@@ -24,9 +25,6 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         );
         return Err(input(&text));
     };
-    if arguments.use_cdi {
-        return Err(input("--use-cdi is not supported yet; leave it out"));
-    }
     if arguments.registration == Registration::Watcher {
         return Err(input("--registration watcher is not supported yet; write direct or auto"));
     }
@@ -60,6 +58,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         config: file.checked.config,
         device_plugin_directory: arguments.device_plugin_dir.clone(),
         device_info: DeviceInfoDirectory::new(&arguments.device_info_dir),
+        cdi: arguments.use_cdi.then(|| CdiDirectory::new(&arguments.cdi_dir, cdi_mode(arguments.cdi_mode))),
         scan_every: SCAN_EVERY,
         look_again: Arc::new(Notify::new()),
     };
@@ -79,6 +78,10 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+fn cdi_mode(mode: args::CdiMode) -> CdiMode {
+    CdiMode { field: mode != args::CdiMode::Annotations, annotations: mode != args::CdiMode::Field }
 }
 
 fn tell_problems(file: &ConfigFile) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::types::{AllocationPolicy, DeviceType, FunctionType, LinkHealth, UacceView, VdpaType, VfioMode};
+use super::types::{AllocationPolicy, DeviceType, FunctionType, LinkHealth, UacceView, VfioMode};
 use super::words::Words;
-use crate::model::LinkType;
+use crate::model::{LinkType, VdpaType};
 
 /// The object to which a key belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +187,6 @@ pub static FIELDS: &[Field] = &[
         "The part before the slash, in place of --resource-prefix."),
     pool("deviceType", Kind::Word(DeviceType::words), r#""netDevice""#,
         "Which devices and selectors apply.")
-        .unsupported_words(&["auxNetDevice"])
         .default(r#""netDevice""#),
     pool("excludeTopology", Kind::Flag, "true",
         "Do not advertise NUMA nodes.").default("false"),
@@ -203,7 +202,6 @@ pub static FIELDS: &[Field] = &[
         "When a device counts as unhealthy.").default("{}"),
     pool("replicas", Kind::Count(1, 1000), "4",
         "How many containers may share one device.")
-        .unsupported()
         .only(ACCELERATOR).default("1"),
     pool("waitFor", Kind::Object(Level::WaitFor), r#"{"devices": 8, "timeout": "10m"}"#,
         "Advertise nothing until so many devices are there, or the time is up.")
@@ -218,7 +216,6 @@ pub static FIELDS: &[Field] = &[
         .default("false"),
     pool("vfio", Kind::Word(VfioMode::words), r#""group""#,
         "Which VFIO interface is handed over.")
-        .unsupported_words(&["iommufd", "both"])
         .only(NET_ACCELERATOR).default(r#""group""#),
     pool("allowNoIommu", Kind::Flag, "false",
         "Hand out devices that no IOMMU guards.").only(NET_ACCELERATOR).default("true"),
@@ -227,7 +224,6 @@ pub static FIELDS: &[Field] = &[
         .only(NET_AUXILIARY).default("[]"),
     pool("uacceView", Kind::Word(UacceView::words), r#""auto""#,
         "What of /sys/class/uacce a container sees.")
-        .unsupported_words(&["filtered"])
         .only(ACCELERATOR).default(r#""auto""#),
 
     selector("vendors", Kind::List(Entry::HexId), r#"["8086"]"#,
@@ -242,7 +238,6 @@ pub static FIELDS: &[Field] = &[
         "Firmware indexes (acpi_index).").only(NET_ACCELERATOR),
     selector("auxTypes", Kind::List(Entry::Text), r#"["sf"]"#,
         "The type in the auxiliary name; only sf. Required.")
-        .unsupported()
         .only(AUXILIARY),
     selector("pfNames", Kind::List(Entry::PfName), r##"["ens1f0", "ens1f1#0,2-7", "re:^ens2f"]"##,
         "Names of the PF's netdev, with VF or SF indices after #; re: opens a regular expression.")
@@ -257,13 +252,11 @@ pub static FIELDS: &[Field] = &[
         .only(NET),
     selector("pKeys", Kind::List(Entry::HexId), r#"["0x8001"]"#,
         "Default InfiniBand partition keys.")
-        .unsupported()
         .only(NET),
     selector("isRdma", Kind::Flag, "true",
         "Only RDMA devices, and hand over their character devices.").only(NET_AUXILIARY).default("false"),
     selector("vdpaType", Kind::Word(VdpaType::words), r#""vhost""#,
         "Only vDPA devices of this type; not together with isRdma.")
-        .unsupported()
         .only(NET),
     selector("needVhostNet", Kind::Flag, "true",
         "Hand over /dev/vhost-net and /dev/net/tun.").only(NET_AUXILIARY).default("false"),

@@ -25,6 +25,5 @@ pub use document::{default_config, schema};
 pub use problem::{Effect, Problem, Severity};
 pub use types::{
     AdditionalInfo, AllocationPolicy, Config, DeviceType, FunctionType, HealthPolicy, InfoTarget, LinkHealth,
-    NamePattern, PfName, PoolConfig, RefusedPool, RootDevice, Selector, UacceView, VdpaType, VfioMode,
-    WaitFor,
+    NamePattern, PfName, PoolConfig, RefusedPool, RootDevice, Selector, UacceView, VfioMode, WaitFor,
 };

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::model::{ClassPattern, DeviceId, HexId, IndexRanges, LinkType, PciAddress, ResourceName};
+use crate::model::{
+    ClassPattern, DeviceId, HexId, IndexRanges, LinkType, PciAddress, ResourceName, VdpaType,
+};
 
 /// A checked config.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +67,21 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// [`Self::settle`] where nothing is written.
     pub const SETTLE: Duration = Duration::from_secs(1);
+}
+
+impl PoolConfig {
+    /// Whether a Kunpeng engine with a uacce node could be in this pool.
+    pub fn may_hold_engines(&self) -> bool {
+        let may = |selector: &Selector| {
+            let vendor = selector.vendors.as_ref().is_none_or(|vendors| vendors.contains(&HexId(0x19e5)));
+            let driver = selector.drivers.as_ref().is_none_or(|drivers| {
+                drivers.iter().any(|driver| driver.starts_with("hisi_") && !driver.contains("vfio"))
+            });
+            vendor && driver
+        };
+        self.device_type == DeviceType::Accelerator
+            && (self.selectors.is_empty() || self.selectors.iter().any(may))
+    }
 }
 
 /// `deviceType`.
@@ -220,15 +237,6 @@ pub struct RootDevice {
     pub address: PciAddress,
     /// VF or SF indices; `None` = all.
     pub indexes: Option<IndexRanges>,
-}
-
-/// `vdpaType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VdpaType {
-    /// vhost-vdpa.
-    Vhost,
-    /// virtio-vdpa.
-    Virtio,
 }
 
 /// An entry of `functionTypes`.

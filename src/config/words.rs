@@ -1,8 +1,9 @@
 //! Values that are one word out of a few; an enum's words stand here and nowhere else.
 
 use super::hint::closest;
-use super::types::{AllocationPolicy, DeviceType, FunctionType, LinkHealth, UacceView, VdpaType, VfioMode};
+use super::types::{AllocationPolicy, DeviceType, FunctionType, LinkHealth, UacceView, VfioMode};
 use crate::model::LinkType;
+use crate::model::VdpaType;
 
 /// An enum that is written as a word.
 pub(super) trait Words: Copy + 'static {

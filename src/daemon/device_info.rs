@@ -1,11 +1,11 @@
 //! Device-information files on disk.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
-use crate::model::{DeviceInfoFile, PciAddress, ResourceName};
+use super::files::put;
+use crate::model::{DeviceId, DeviceInfoFile, ResourceName};
 
 /// Where Multus and the CNI plugins look
 /// (<https://github.com/k8snetworkplumbingwg/device-info-spec/blob/main/SPEC.md>).
@@ -26,28 +26,11 @@ impl DeviceInfoDirectory {
     /// # Errors
     /// The path, and what the kernel said.
     pub fn write(&self, file: &DeviceInfoFile) -> Result<(), (PathBuf, io::Error)> {
-        let path = self.0.join(&file.name);
-        let write = || -> io::Result<()> {
-            if fs::read(&path).is_ok_and(|content| content == file.content.as_bytes()) {
-                return Ok(());
-            }
-            let mut temporary = match new_file(&self.0) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    fs::create_dir_all(&self.0)?;
-                    new_file(&self.0)?
-                }
-                other => other?,
-            };
-            temporary.write_all(file.content.as_bytes())?;
-            temporary.as_file().set_permissions(Permissions::from_mode(0o444))?;
-            temporary.persist(&path).map_err(|error| error.error)?;
-            Ok(())
-        };
-        write().map_err(|error| (path.clone(), error))
+        put(&self.0, &file.name, &file.content, 0o444).map_err(|error| (self.0.join(&file.name), error))
     }
 
     /// Removes the files of a resource whose devices the predicate does not know.
-    pub fn sweep(&self, resource: &ResourceName, exists: impl Fn(PciAddress) -> bool) {
+    pub fn sweep(&self, resource: &ResourceName, exists: impl Fn(&DeviceId) -> bool) {
         let Ok(entries) = fs::read_dir(&self.0) else {
             return;
         };
@@ -55,10 +38,8 @@ impl DeviceInfoDirectory {
         for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
             // The id decides whose file it is: `a-b` is a resource too, beside `a`.
             let id = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix("-device.json"));
-            let Some(address) = id.and_then(PciAddress::from_sysfs) else {
-                continue;
-            };
-            if exists(address) {
+            let Some(id) = id.and_then(DeviceId::parse) else { continue };
+            if exists(&id) {
                 continue;
             }
             let path = self.0.join(&name);
@@ -72,12 +53,11 @@ impl DeviceInfoDirectory {
     }
 }
 
-fn new_file(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new().prefix(".pcidp-").tempfile_in(directory)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
     use super::*;
 
     fn file(name: &str, content: &str) -> DeviceInfoFile {
@@ -108,17 +88,14 @@ mod tests {
     fn a_sweep_removes_only_the_files_of_gone_devices_of_this_resource() {
         let place = tempfile::tempdir().unwrap();
         let directory = DeviceInfoDirectory::new(place.path());
-        let kept = [
-            "i.com-a-0000:01:00.0-device.json",
-            "i.com-a-b-0000:01:00.1-device.json",
-            "i.com-a-mlx5_core.sf.4-device.json",
-            "other",
-        ];
-        for name in kept.iter().chain(&["i.com-a-0000:01:00.1-device.json"]) {
+        let kept = ["i.com-a-0000:01:00.0-device.json", "i.com-a-b-0000:01:00.1-device.json", "other"];
+        for name in
+            kept.iter().chain(&["i.com-a-0000:01:00.1-device.json", "i.com-a-mlx5_core.sf.4-device.json"])
+        {
             directory.write(&file(name, "{}")).unwrap();
         }
         let resource = ResourceName::new("i.com", "a").unwrap();
-        directory.sweep(&resource, |address| address.to_string() == "0000:01:00.0");
+        directory.sweep(&resource, |id| id.as_str() == "0000:01:00.0");
         assert_eq!(names(place.path()), kept);
     }
 }

@@ -10,9 +10,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::endpoint::Endpoint;
-use super::{Action, DeviceInfoDirectory, Event, PoolService, State, step};
-use crate::config::Config;
-use crate::host::{HostRoot, Wanted, exists, scan};
+use super::{
+    Action, CdiDirectory, DeviceInfoDirectory, Event, Outputs, PoolService, State, UacceViews, step,
+};
+use crate::config::{Config, PoolConfig, UacceView};
+use crate::host::{HostRoot, Wanted, scan};
 use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, Registration, SocketWatch};
 use crate::model::{Inventory, Note, ResourceName};
 use crate::pool::Pool;
@@ -34,6 +36,8 @@ pub struct Options {
     pub device_plugin_directory: PathBuf,
     /// Where device-information files go.
     pub device_info: DeviceInfoDirectory,
+    /// Where CDI specs go, where devices are handed over through CDI.
+    pub cdi: Option<CdiDirectory>,
     /// The slow look that is the truth where no event tells.
     pub scan_every: Duration,
     /// Somebody thinks that the machine has changed.
@@ -98,6 +102,8 @@ struct Daemon {
     /// A scan is under way, and whether another one was asked for meanwhile.
     looking: Option<bool>,
     notes: Vec<Note>,
+    /// What running containers were given has been made again.
+    restored: bool,
 }
 
 /// One pool: what it answers from and what its streams are told.
@@ -109,9 +115,21 @@ struct Served {
 
 impl Daemon {
     fn new(options: Options, events: mpsc::UnboundedSender<Event>) -> Self {
-        let serve = |config: &crate::config::PoolConfig| {
-            let pool = Pool::empty(config);
-            let service = PoolService::new(options.host.clone(), options.device_info.clone(), pool);
+        let views = UacceViews::new(&options.device_plugin_directory);
+        // The kubelet would be given the same mount twice where two such pools meet in a container.
+        let engine_pools = options.config.pools.iter().filter(|pool| pool.may_hold_engines()).count();
+        let serve = |config: &PoolConfig| {
+            let filtered = match config.uacce_view {
+                UacceView::Auto => config.may_hold_engines() && engine_pools == 1,
+                UacceView::Filtered => true,
+                UacceView::Host => false,
+            };
+            let outputs = Outputs {
+                device_info: options.device_info.clone(),
+                cdi: options.cdi.clone(),
+                views: filtered.then(|| views.clone()),
+            };
+            let service = PoolService::new(options.host.clone(), outputs, Pool::empty(config));
             let list = watch::Sender::new(DeviceList::from([]));
             Served { resource: config.resource.clone(), service: Arc::new(service), list }
         };
@@ -123,6 +141,7 @@ impl Daemon {
             endpoints: HashMap::new(),
             looking: None,
             notes: Vec::new(),
+            restored: false,
             options,
             events,
         }
@@ -147,6 +166,7 @@ impl Daemon {
     }
 
     fn take(&mut self, event: Event) {
+        let first_scan = matches!(event, Event::Scanned(_)) && !std::mem::replace(&mut self.restored, true);
         if let Event::Scanned(inventory) = &event {
             self.scanned(inventory);
         }
@@ -154,6 +174,9 @@ impl Daemon {
         self.state = state;
         for action in actions {
             self.act(action);
+        }
+        if first_scan {
+            self.restore();
         }
     }
 
@@ -193,14 +216,38 @@ impl Daemon {
         }
     }
 
-    /// Gives the service of a pool its new state, and removes the files of devices that are gone.
+    /// Gives the service of a pool its new state.
     fn replace(&self, position: usize) {
-        let (Some(served), Some(pool)) = (self.served.get(position), self.state.pools().pools.get(position))
-        else {
-            return;
+        if let (Some(served), Some(pool)) =
+            (self.served.get(position), self.state.pools().pools.get(position))
+        {
+            served.service.take(pool.clone());
+        }
+    }
+
+    /// After the first scan: running containers keep what they were given, also when a reboot has emptied `/var/run`. The
+    /// kubelet does not ask again for them.
+    fn restore(&self) {
+        let directory = &self.options.device_plugin_directory;
+        let holdings = match kubelet::holdings_from_checkpoint(directory) {
+            Ok(holdings) => holdings,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell what running containers hold");
+                return;
+            }
         };
-        served.service.take(pool.clone());
-        self.options.device_info.sweep(&served.resource, |address| exists(&self.options.host, address));
+        for holding in &holdings {
+            let served = self.served.iter().find(|served| served.resource.to_string() == holding.resource);
+            if let Some(served) = served {
+                served.service.restore(&holding.ids);
+            }
+        }
+        let plain = |holding: &kubelet::Holding| -> Vec<String> {
+            let ids = holding.ids.iter().map(|id| id.split_once("::").map_or(id.as_str(), |(id, _)| id));
+            ids.map(str::to_owned).collect()
+        };
+        let kept: Vec<Vec<String>> = holdings.iter().map(plain).collect();
+        UacceViews::new(directory).keep_only(&kept);
     }
 
     fn bind(&mut self, pool: usize) -> bool {

@@ -1,15 +1,27 @@
 //! What an endpoint asks of its pool.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::DeviceInfoDirectory;
+use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
-use crate::handout::handout;
+use crate::handout::{Manner, SharedNodes, handout};
 use crate::host::{self, HostRoot};
 use crate::kubelet::{PluginOptions, Refusal};
-use crate::model::{Device, Handout, Health};
+use crate::model::{Device, Handout, Health, Mount};
 use crate::pool::{Member, Pool, health, prefer};
+
+/// Where a pool writes what others read.
+#[derive(Debug, Clone)]
+pub struct Outputs {
+    /// Device-information files.
+    pub device_info: DeviceInfoDirectory,
+    /// CDI specs, where devices are handed over through CDI.
+    pub cdi: Option<CdiDirectory>,
+    /// Views of `/sys/class/uacce`, where containers see their own engines only.
+    pub views: Option<UacceViews>,
+}
 
 /// A pool, its host and the files it writes.
 ///
@@ -17,29 +29,131 @@ use crate::pool::{Member, Pool, health, prefer};
 #[derive(Debug)]
 pub struct PoolService {
     host: HostRoot,
-    files: DeviceInfoDirectory,
+    outputs: Outputs,
     pool: RwLock<Arc<Pool>>,
 }
 
 impl PoolService {
     /// A service that answers from `pool`.
-    pub fn new(host: HostRoot, files: DeviceInfoDirectory, pool: Pool) -> Self {
-        Self { host, files, pool: RwLock::new(Arc::new(pool)) }
+    pub fn new(host: HostRoot, outputs: Outputs, pool: Pool) -> Self {
+        Self { host, outputs, pool: RwLock::new(Arc::new(pool)) }
     }
 
-    /// From now on, answers from this state of the pool.
+    /// From now on, answers from this state of the pool, and brings its files up to date.
     pub fn take(&self, pool: Pool) {
+        if let Some(cdi) = &self.outputs.cdi {
+            let written = cdi.write(&pool, self.shared_nodes(&pool));
+            if let Err((path, error)) = written {
+                tracing::error!(path = %path.display(), %error, "cannot write a CDI spec");
+            }
+        }
+        self.outputs.device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
         *self.pool.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pool);
+    }
+
+    /// Which shared nodes exist, looked at only where the pool hands them over.
+    fn shared_nodes(&self, pool: &Pool) -> SharedNodes {
+        match pool.config.selectors.iter().any(|selector| selector.need_vhost_net) {
+            true => host::shared_nodes(&self.host),
+            false => SharedNodes::default(),
+        }
+    }
+
+    /// Makes again what a running container was given and a reboot took: device-information files, and the view of its
+    /// engines, which may have other names now.
+    pub fn restore(&self, ids: &[String]) {
+        let pool = self.pool();
+        let members: Vec<&Member> = ids.iter().filter_map(|id| pool.member(id)).collect();
+        let devices: Vec<(Device, Option<&Selector>)> = members
+            .iter()
+            .filter_map(|member| {
+                Some((host::refresh(&self.host, &member.device).ok()?, pool.selector(member)))
+            })
+            .collect();
+        if let Err(refusal) = self.hand_over(&pool, &devices, SharedNodes::default()) {
+            tracing::warn!(resource = %pool.config.resource, %refusal, "cannot restore the files of a container");
+        }
+    }
+
+    /// Makes the answer for one container, and writes its files.
+    fn hand_over(
+        &self,
+        pool: &Pool,
+        devices: &[(Device, Option<&Selector>)],
+        shared: SharedNodes,
+    ) -> Result<Handout, Refusal> {
+        let manner = Manner {
+            shared,
+            cdi: self.outputs.cdi.as_ref().map(|cdi| cdi.mode),
+            filtered_uacce: self.outputs.views.is_some(),
+        };
+        let borrowed: Vec<(&Device, Option<&Selector>)> =
+            devices.iter().map(|(device, selector)| (device, *selector)).collect();
+        let mut handout = handout(&pool.config, &borrowed, manner);
+        let failed = |what: &str, path: &Path, error: std::io::Error| Refusal::Failed {
+            id: what.to_owned(),
+            reason: format!("cannot write {}: {error}", path.display()),
+        };
+        if let (Some(views), false) = (&self.outputs.views, handout.uacce_links.is_empty()) {
+            let ids: Vec<&str> = devices.iter().map(|(device, _)| device.id.as_str()).collect();
+            let path = views
+                .write(&ids, &handout.uacce_links)
+                .map_err(|(path, error)| failed(&ids.join(","), &path, error))?;
+            handout
+                .mounts
+                .push(Mount { host: path.display().to_string(), container: UacceViews::CLASS.to_owned() });
+        }
+        for file in &handout.files {
+            self.outputs
+                .device_info
+                .write(file)
+                .map_err(|(path, error)| failed(file.device.as_str(), &path, error))?;
+        }
+        Ok(handout)
+    }
+
+    /// Brings the spec up to date where a device is not as the scan saw it: a renumbered group, say.
+    fn refresh_spec(
+        &self,
+        pool: &Pool,
+        devices: &HashMap<&str, Device>,
+        shared: SharedNodes,
+    ) -> Result<(), Refusal> {
+        let Some(cdi) = &self.outputs.cdi else { return Ok(()) };
+        let current = |member: &'_ Member| devices.get(member.device.id.as_str());
+        let Some(changed) =
+            pool.members.iter().find(|member| current(member).is_some_and(|now| now != &*member.device))
+        else {
+            return Ok(());
+        };
+        let fresh = Pool {
+            config: Arc::clone(&pool.config),
+            members: pool
+                .members
+                .iter()
+                .map(|member| Member {
+                    device: current(member)
+                        .map_or_else(|| Arc::clone(&member.device), |now| Arc::new(now.clone())),
+                    ..member.clone()
+                })
+                .collect(),
+            lost: Vec::new(),
+        };
+        cdi.write(&fresh, shared).map_err(|(path, error)| Refusal::Failed {
+            id: changed.device.id.to_string(),
+            reason: format!("cannot write {}: {error}", path.display()),
+        })
     }
 
     fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The members behind ids of one container, each once.
+    /// The members behind ids of one container, each once, however many shares of it are asked for.
     fn members<'a>(pool: &'a Pool, ids: &[String]) -> Result<Vec<&'a Member>, Refusal> {
         let mut seen = HashSet::new();
-        ids.iter()
+        let members: Result<Vec<&Member>, Refusal> = ids
+            .iter()
             .map(|id| {
                 if !seen.insert(id) {
                     return Err(Refusal::Repeated { id: id.clone() });
@@ -47,12 +161,15 @@ impl PoolService {
                 let resource = || pool.config.resource.to_string();
                 pool.member(id).ok_or_else(|| Refusal::Unknown { id: id.clone(), resource: resource() })
             })
-            .collect()
+            .collect();
+        let mut once = HashSet::new();
+        Ok(members?.into_iter().filter(|member| once.insert(&member.device.id)).collect())
     }
 
     /// The device as it is now. Group, node and driver may have changed since the scan.
-    fn current(&self, member: &Member, selector: Option<&Selector>) -> Result<Device, Refusal> {
+    fn current(&self, pool: &Pool, member: &Member) -> Result<Device, Refusal> {
         let known = &member.device;
+        let selector = pool.selector(member);
         let not_ready = |reason: String| Refusal::NotReady { id: known.id.to_string(), reason };
         let device = host::refresh(&self.host, known).map_err(|note| not_ready(note.to_string()))?;
         if device.driver != known.driver {
@@ -63,9 +180,13 @@ impl PoolService {
                 name(&device.driver)
             )));
         }
-        match health(&device, selector) {
-            Health::Healthy => Ok(device),
-            Health::Unhealthy(reason) => Err(Refusal::Unhealthy { id: known.id.to_string(), reason }),
+        if let Health::Unhealthy(reason) = health(&device, &pool.config, selector) {
+            return Err(Refusal::Unhealthy { id: known.id.to_string(), reason });
+        }
+        let with_rdma = selector.is_some_and(|selector| selector.is_rdma);
+        match device.lost_handle(known, with_rdma) {
+            None => Ok(device),
+            Some(handle) => Err(not_ready(format!("its {handle} is gone"))),
         }
     }
 }
@@ -85,35 +206,24 @@ impl crate::kubelet::Pool for PoolService {
             containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
         let mut devices: HashMap<&str, Device> = HashMap::new();
         for member in containers.iter().flatten() {
-            let device = self.current(member, pool.selector(member))?;
+            let device = self.current(&pool, member)?;
             devices.insert(member.device.id.as_str(), device);
         }
-        let wants_vhost =
-            |member: &&Member| pool.selector(member).is_some_and(|selector| selector.need_vhost_net);
-        let shared = match containers.iter().flatten().any(wants_vhost) {
-            true => host::shared_nodes(&self.host),
-            false => Default::default(),
-        };
-        let handouts: Vec<Handout> = containers
+        let shared = self.shared_nodes(&pool);
+        self.refresh_spec(&pool, &devices, shared)?;
+        // Nothing is written for any container before every device of each has been found good.
+        containers
             .iter()
             .map(|members| {
-                let devices: Vec<(&Device, Option<&Selector>)> = members
+                let devices: Vec<(Device, Option<&Selector>)> = members
                     .iter()
                     .filter_map(|member| {
-                        Some((devices.get(member.device.id.as_str())?, pool.selector(member)))
+                        Some((devices.get(member.device.id.as_str())?.clone(), pool.selector(member)))
                     })
                     .collect();
-                handout(&pool.config, &devices, shared)
+                self.hand_over(&pool, &devices, shared)
             })
-            .collect();
-        // Nothing is written before every device of every container has been found good.
-        for file in handouts.iter().flat_map(|handout| &handout.files) {
-            self.files.write(file).map_err(|(path, error)| Refusal::Failed {
-                id: file.device.to_string(),
-                reason: format!("cannot write {}: {error}", path.display()),
-            })?;
-        }
-        Ok(handouts)
+            .collect()
     }
 
     fn prefer(
@@ -128,7 +238,7 @@ impl crate::kubelet::Pool for PoolService {
     fn pre_start(&self, ids: &[String]) -> Result<(), Refusal> {
         let pool = self.pool();
         for member in Self::members(&pool, ids)? {
-            self.current(member, pool.selector(member))?;
+            self.current(&pool, member)?;
         }
         Ok(())
     }

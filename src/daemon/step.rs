@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::kubelet::{Advertised, DeviceList, SocketIdentity};
-use crate::model::Inventory;
+use crate::model::{DeviceId, Inventory};
 use crate::pool::{Member, Pool, Pools, assign};
 
 /// How long a registration after a lost stream waits.
@@ -63,8 +63,9 @@ enum Phase {
     Waiting,
     /// It needs a socket.
     Unbound,
-    /// A registration is under way; another one is due after it where something was lost meanwhile.
-    Registering { again: bool },
+    /// A registration is under way. Whether a stream was lost meanwhile, so that another one is due; and whether
+    /// another kubelet came, so that a refusal is the old one's and counts for nothing.
+    Registering { lost: bool, renewed: bool },
     /// The last registration failed.
     Paused,
     /// This kubelet has accepted it.
@@ -173,6 +174,8 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Action>) {
     let mut actions = Vec::new();
     match event {
         Event::Scanned(inventory) => state.scanned(&inventory, &mut actions),
+        // Other sockets come and go too; that a kubelet is still the same must not shorten anybody's pause.
+        Event::Kubelet(identity) if identity == state.kubelet => {}
         Event::Kubelet(identity) => {
             state.kubelet = identity;
             for link in &mut state.links {
@@ -237,7 +240,7 @@ impl Link {
     }
 
     fn register(&mut self, after: Duration) -> Action {
-        let epoch = self.enter(Phase::Registering { again: false });
+        let epoch = self.enter(Phase::Registering { lost: false, renewed: false });
         Action::Register { pool: self.position, epoch, after }
     }
 
@@ -259,23 +262,26 @@ impl Link {
 
     /// The first loss after a lasting stream is answered at once.
     fn register_after_loss(&mut self) -> Action {
-        let after = if self.failures == 0 { AFTER_LOSS } else { self.back_off() };
-        self.failures += 1;
-        self.register(after)
+        let pause = self.back_off();
+        self.register(if self.failures == 1 { AFTER_LOSS } else { pause })
     }
 
     fn kubelet(&mut self, identity: Option<SocketIdentity>) -> Option<Action> {
         let is_new = |with: Option<SocketIdentity>| identity.is_some() && with != identity;
-        match self.phase {
+        match &mut self.phase {
             Phase::Paused if identity.is_some() => {
                 self.failures = 0;
                 Some(self.register(Duration::ZERO))
             }
-            Phase::Registered { with } | Phase::Streaming { with } if is_new(with) => {
+            Phase::Registered { with } | Phase::Streaming { with } if is_new(*with) => {
                 self.failures = 0;
                 Some(self.register(Duration::ZERO))
             }
-            // The answer tells which kubelet was asked.
+            // An answer tells which kubelet was asked, but a refusal does not.
+            Phase::Registering { renewed, .. } => {
+                *renewed = identity.is_some();
+                None
+            }
             _ => None,
         }
     }
@@ -298,17 +304,21 @@ impl Link {
         accepted: Option<Option<SocketIdentity>>,
         kubelet: Option<SocketIdentity>,
     ) -> Option<Action> {
-        let Phase::Registering { again } = self.phase else {
+        let Phase::Registering { lost, renewed } = self.phase else {
             return None;
         };
         if epoch != self.epoch {
             return None;
         }
         let Some(with) = accepted else {
+            if renewed {
+                self.failures = 0;
+                return Some(self.register(Duration::ZERO));
+            }
             return Some(self.pause(Phase::Paused));
         };
         // Another kubelet may have come while this one answered.
-        if again || (kubelet.is_some() && kubelet != with) {
+        if lost || (kubelet.is_some() && kubelet != with) {
             return Some(self.register_after_loss());
         }
         Some(match self.streams {
@@ -327,11 +337,16 @@ impl Link {
 
     fn stream_closed(&mut self, open: usize) -> Option<Action> {
         self.streams = open;
+        if open > 0 {
+            // Somebody else listened too, or an older stream of the kubelet's has ended. Where that took the newer one
+            // with it, it is closed as well, and that is the news.
+            return None;
+        }
         match &mut self.phase {
             Phase::Registered { .. } | Phase::Streaming { .. } => Some(self.register_after_loss()),
             // The kubelet dials back while it registers, so the stream that was lost may be the new one.
-            Phase::Registering { again } => {
-                *again = true;
+            Phase::Registering { lost, .. } => {
+                *lost = true;
                 None
             }
             Phase::Waiting | Phase::Unbound | Phase::Paused => None,
@@ -355,12 +370,16 @@ impl Link {
     }
 }
 
-/// The list of a pool, sorted by id.
+/// The list of a pool, sorted by id; a shared device is as many devices to the kubelet as there are shares.
 fn advertised(pool: &Pool) -> DeviceList {
-    let advertise = |member: &Member| Advertised {
-        id: member.device.id.to_string(),
-        healthy: member.health.is_healthy(),
-        numa_node: member.device.numa_node.filter(|_| !pool.config.exclude_topology),
+    let ids = |id: &DeviceId| match pool.config.replicas {
+        1 => vec![id.to_string()],
+        replicas => (0..replicas).map(|share| format!("{id}::{share}")).collect(),
     };
-    pool.members.iter().map(advertise).collect()
+    let advertise = |member: &Member| {
+        let healthy = member.health.is_healthy();
+        let numa_node = member.device.numa_node.filter(|_| !pool.config.exclude_topology);
+        ids(&member.device.id).into_iter().map(move |id| Advertised { id, healthy, numa_node })
+    };
+    pool.members.iter().flat_map(advertise).collect()
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{PoolConfig, Selector};
-use crate::model::{Device, DeviceNode};
+use crate::config::{PoolConfig, Selector, VfioMode};
+use crate::model::{Device, DeviceNode, Rdma, Vdpa, VdpaType, Vfio};
 
 /// Nodes that belong to no device and may be missing on a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct SharedNodes {
 pub(super) type Provided = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 const VFIO: &str = "/dev/vfio/vfio";
-const RDMA_CM: &str = "/dev/infiniband/rdma_cm";
+const IOMMUFD: &str = "/dev/iommu";
 const VHOST_NET: &str = "/dev/vhost-net";
 const TUN: &str = "/dev/net/tun";
 
@@ -40,14 +40,7 @@ pub(super) fn provide(
         info.add("extraInfo", key, value);
     }
     if let Some(vfio) = &device.vfio {
-        let group = DeviceNode { host: vfio.host_node(), container: vfio.container_node() };
-        for (key, value) in [("mount", VFIO), ("vfio-mount", VFIO)] {
-            info.add("vfio", key, value);
-        }
-        for key in ["dev-mount", "vfio-dev-mount"] {
-            info.add("vfio", key, &group.container);
-        }
-        nodes.extend([DeviceNode::same(VFIO), group]);
+        provide_vfio(pool.vfio, vfio, &mut info, nodes);
     }
     if let Some(number) = device.uio {
         let node = format!("/dev/uio{number}");
@@ -73,8 +66,14 @@ pub(super) fn provide(
             }
             nodes.extend(paths.into_iter().map(DeviceNode::same));
         }
-        info.add("rdma", "rdma_cm", RDMA_CM);
-        nodes.push(DeviceNode::same(RDMA_CM));
+        info.add("rdma", "rdma_cm", Rdma::CONNECTION_MANAGER);
+        nodes.push(DeviceNode::same(Rdma::CONNECTION_MANAGER));
+    }
+    if let (Some(VdpaType::Vhost), Some(node)) =
+        (selector.vdpa_type, device.vdpa.as_ref().and_then(Vdpa::node))
+    {
+        info.add("vdpa", "mount", &node);
+        nodes.push(DeviceNode::same(node));
     }
     if selector.need_vhost_net {
         for (exists, key, path) in
@@ -87,6 +86,28 @@ pub(super) fn provide(
         }
     }
     info.0
+}
+
+/// The group, the character device of iommufd, or both.
+fn provide_vfio(mode: VfioMode, vfio: &Vfio, info: &mut Info, nodes: &mut Vec<DeviceNode>) {
+    let cdev = vfio.cdev_node().filter(|_| mode != VfioMode::Group);
+    if mode != VfioMode::Iommufd {
+        let group = DeviceNode { host: vfio.host_node(), container: vfio.container_node() };
+        for (key, value) in [
+            ("mount", VFIO),
+            ("vfio-mount", VFIO),
+            ("dev-mount", &group.container),
+            ("vfio-dev-mount", &group.container),
+        ] {
+            info.add("vfio", key, value);
+        }
+        nodes.extend([DeviceNode::same(VFIO), group]);
+    }
+    if let Some(cdev) = cdev {
+        info.add("vfio", "iommufd-mount", IOMMUFD);
+        info.add("vfio", "cdev-mount", &cdev);
+        nodes.extend([DeviceNode::same(IOMMUFD), DeviceNode::same(cdev)]);
+    }
 }
 
 struct Info(Provided);

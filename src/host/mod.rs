@@ -1,5 +1,6 @@
 //! Floor 2: the only reader of a machine.
 
+mod auxiliary;
 mod net;
 pub mod netlink;
 mod pci;
@@ -11,6 +12,7 @@ mod scan;
 mod shared;
 mod uacce;
 mod userspace;
+mod vdpa;
 mod wanted;
 
 pub use root::{DeviceNumber, HostRoot, NodeKind};

@@ -7,14 +7,22 @@ use super::HostRoot;
 use super::wanted::WantedNetdevs;
 use crate::model::{LinkType, Netdev};
 
-/// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between. Representors
-/// are left out: they belong to other functions, and one that came back from a pod can have any name.
+/// The netdevs below a function.
+#[derive(Debug, Default)]
+pub(super) struct Netdevs {
+    /// Its own.
+    pub(super) own: Vec<Netdev>,
+    /// Those that stand for its VFs and SFs in switchdev mode. One that came back from a pod can have any name.
+    pub(super) representors: Vec<Netdev>,
+}
+
+/// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between.
 pub(super) fn of_function(
     host: &HostRoot,
     directory: &str,
     entries: &[String],
     wanted: WantedNetdevs,
-) -> io::Result<Vec<Netdev>> {
+) -> io::Result<Netdevs> {
     let mut netdevs = Vec::new();
     for entry in entries {
         match entry.as_str() {
@@ -85,13 +93,21 @@ fn link_type(number: &str) -> Option<LinkType> {
     }
 }
 
-fn without_representors(mut netdevs: Vec<Netdev>) -> Vec<Netdev> {
-    netdevs.retain(|netdev| netdev.port_name.as_deref().is_none_or(|port| !is_representor(port)));
+fn without_representors(netdevs: Vec<Netdev>) -> Netdevs {
+    let (representors, mut own): (Vec<_>, Vec<_>) =
+        netdevs.into_iter().partition(|netdev| netdev.port_name.as_deref().is_some_and(is_representor));
     // In switchdev mode the uplink calls itself `p<N>`; what has no port name beside it is not the uplink.
-    if netdevs.iter().any(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink)) {
-        netdevs.retain(|netdev| netdev.port_name.as_deref().is_some_and(is_uplink));
+    let uplink = |netdev: &Netdev| netdev.port_name.as_deref().is_some_and(is_uplink);
+    if own.iter().any(uplink) {
+        own.retain(uplink);
     }
-    netdevs
+    Netdevs { own, representors }
+}
+
+/// Whether a port name is that of a local VF (`pf0vf3`) or SF (`pf0sf3`); one of another controller begins with `c`.
+pub(super) fn represents(port: &str, kind: &str, index: u32) -> bool {
+    let number = port.strip_prefix("pf").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    number.and_then(|rest| rest.strip_prefix(kind)).is_some_and(|text| text == index.to_string())
 }
 
 /// `p0`, or `p0s1` of a split port: `devlink_port_phys_port_name_get`
@@ -122,6 +138,14 @@ pub(super) fn add_alternative_names(netdevs: &mut [Netdev], known: &HashMap<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_representor_is_matched_by_kind_and_number_of_the_local_controller() {
+        assert!(represents("pf0vf12", "vf", 12) && represents("pf1sf3", "sf", 3));
+        for port in ["pf0vf1", "pf0sf12", "c1pf0vf12", "p0", "pf0"] {
+            assert!(!represents(port, "vf", 12), "{port}");
+        }
+    }
 
     #[test]
     fn uplinks_and_representors_are_told_by_their_port_names() {

@@ -9,7 +9,7 @@ use super::HostRoot;
 use super::net;
 use super::scan::PCI_DEVICES;
 use super::wanted::WantedNetdevs;
-use crate::model::{HexId, Note, PciAddress, PhysicalFunction};
+use crate::model::{HexId, Netdev, Note, PciAddress, PhysicalFunction, device_name};
 
 /// The directory of a function.
 pub(super) fn directory(address: PciAddress) -> String {
@@ -42,10 +42,15 @@ pub(super) fn driver(host: &HostRoot, directory: &str, entries: &[String]) -> io
     }
 }
 
+/// The bound driver of a function whose entries are not at hand.
+pub(super) fn driver_of(host: &HostRoot, address: PciAddress) -> io::Result<Option<String>> {
+    let directory = directory(address);
+    driver(host, &directory, &host.list(&directory)?)
+}
+
 /// Whether the PCI id list calls a function virtual, for guests, where no `physfn` tells.
 pub(super) fn is_virtual_by_name(vendor: HexId, device: HexId) -> bool {
-    pci_ids::Device::from_vid_pid(vendor.0, device.0)
-        .is_some_and(|known| known.name().contains("Virtual Function"))
+    device_name(vendor, device).is_some_and(|name| name.contains("Virtual Function"))
 }
 
 /// `virtfn7` is the link to the VF with index 7.
@@ -67,6 +72,7 @@ pub(super) fn read_numa_node(host: &HostRoot, directory: &str) -> Option<u32> {
 pub(super) struct Parent {
     pub(super) function: PhysicalFunction,
     indexes: HashMap<PciAddress, u32>,
+    representors: Vec<Netdev>,
 }
 
 impl Parent {
@@ -82,6 +88,7 @@ impl Parent {
         let mut parent = Self {
             function: PhysicalFunction { address, names: Vec::new(), link_type: None },
             indexes: HashMap::new(),
+            representors: Vec::new(),
         };
         let entries = match host.list(&directory) {
             Ok(entries) => entries,
@@ -100,13 +107,14 @@ impl Parent {
             }
         }
         match net::of_function(host, &directory, &entries, wanted) {
-            Ok(mut netdevs) => {
-                net::add_alternative_names(&mut netdevs, alternative_names);
-                parent.function.link_type = netdevs.iter().find_map(|netdev| netdev.link_type);
-                let names = netdevs
+            Ok(net::Netdevs { mut own, representors }) => {
+                net::add_alternative_names(&mut own, alternative_names);
+                parent.function.link_type = own.iter().find_map(|netdev| netdev.link_type);
+                let names = own
                     .into_iter()
                     .flat_map(|netdev| std::iter::once(netdev.name).chain(netdev.alternative_names));
                 parent.function.names = names.collect();
+                parent.representors = representors;
             }
             Err(error) => note(Note { path: format!("{directory}/net"), cause: error.to_string() }),
         }
@@ -115,5 +123,14 @@ impl Parent {
 
     pub(super) fn index_of(&self, vf: PciAddress) -> Option<u32> {
         self.indexes.get(&vf).copied()
+    }
+
+    /// The netdev that stands for a VF (`vf`) or SF (`sf`) of this PF.
+    pub(super) fn representor(&self, kind: &str, index: Option<u32>) -> Option<String> {
+        let index = index?;
+        let is_it = |netdev: &&Netdev| {
+            netdev.port_name.as_deref().is_some_and(|port| net::represents(port, kind, index))
+        };
+        self.representors.iter().find(is_it).map(|netdev| netdev.name.clone())
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 
 use super::HostRoot;
 use super::routes::Uplinks;
-use super::wanted::Wanted;
-use super::{net, pci, rdma, uacce, userspace};
+use super::wanted::{Wanted, WantedHandles};
+use super::{auxiliary, net, pci, rdma, uacce, userspace, vdpa};
 use crate::model::{Device, DeviceId, Function, HexId, Inventory, Note, PciAddress, PciClass};
 
 /// Where the kernel lists PCI functions.
@@ -16,18 +16,28 @@ pub(super) const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
     let mut scan = Scan::new(host, wanted);
     let names = host.list(PCI_DEVICES).unwrap_or_else(|error| {
-        scan.note(PCI_DEVICES, error.to_string());
+        scan.notes.push(note(PCI_DEVICES, &error));
         Vec::new()
     });
     let mut devices = Vec::new();
     for name in names {
-        let Some(address) = PciAddress::from_sysfs(&name) else {
-            scan.note(&format!("{PCI_DEVICES}/{name}"), "not the name of a PCI function; skipped".to_owned());
-            continue;
-        };
-        match scan.function(address) {
-            Ok(device) => devices.extend(device),
-            Err(note) => scan.notes.push(note),
+        match PciAddress::from_sysfs(&name) {
+            Some(address) => match scan.function(address) {
+                Ok(device) => devices.extend(device),
+                Err(note) => scan.notes.push(note),
+            },
+            None => scan.notes.push(Note {
+                path: format!("{PCI_DEVICES}/{name}"),
+                cause: "not the name of a PCI function; skipped".to_owned(),
+            }),
+        }
+    }
+    if wanted.subfunctions() {
+        for (id, parent) in auxiliary::subfunctions(host) {
+            match scan.subfunction(&id, parent) {
+                Ok(device) => devices.extend(device),
+                Err(note) => scan.notes.push(note),
+            }
         }
     }
     Inventory::new(devices, scan.notes)
@@ -38,18 +48,27 @@ pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
 /// # Errors
 /// What could not be read; a device that is gone among it.
 pub fn refresh(host: &HostRoot, known: &Device) -> Result<Device, Note> {
-    let directory = pci::directory(known.address);
+    let directory = directory(&known.id);
     let entries = host.list(&directory).map_err(|error| note(&directory, &error))?;
     let mut device = known.clone();
-    device.driver = pci::driver(host, &directory, &entries).map_err(|error| note(&directory, &error))?;
-    handles(host, &mut device, &directory, &entries, known.rdma.is_some())
-        .map_err(|error| note(&directory, &error))?;
+    device.driver = match known.function {
+        Function::Sub { .. } => pci::driver_of(host, known.address),
+        _ => pci::driver(host, &directory, &entries),
+    }
+    .map_err(|error| note(&directory, &error))?;
+    let wanted = WantedHandles {
+        rdma: known.rdma.is_some(),
+        vdpa: known.vdpa.is_some(),
+        p_key: false,
+        cdev: known.vfio.as_ref().is_some_and(|vfio| vfio.cdev.is_some()),
+    };
+    handles(host, &mut device, &directory, &entries, wanted).map_err(|error| note(&directory, &error))?;
     Ok(device)
 }
 
-/// Whether a function is there.
-pub fn exists(host: &HostRoot, address: PciAddress) -> bool {
-    host.link(&pci::directory(address)).is_ok()
+/// Whether a device is there.
+pub fn exists(host: &HostRoot, id: &DeviceId) -> bool {
+    host.link(&directory(id)).is_ok()
 }
 
 /// Reads everything about one function, whatever its class.
@@ -57,8 +76,20 @@ pub fn exists(host: &HostRoot, address: PciAddress) -> bool {
 /// # Errors
 /// What could not be read; that the function is not there among it.
 pub fn find(host: &HostRoot, address: PciAddress) -> Result<Device, Note> {
-    let absent = || Note { path: pci::directory(address), cause: "no such function".to_owned() };
+    let id = DeviceId::from(address);
+    let absent = || Note { path: directory(&id), cause: "there is no such function".to_owned() };
+    if !exists(host, &id) {
+        return Err(absent());
+    }
     Scan::new(host, &Wanted::everything().of_any_class()).function(address)?.ok_or_else(absent)
+}
+
+/// The entry of a device on its bus.
+fn directory(id: &DeviceId) -> String {
+    match PciAddress::from_sysfs(id.as_str()) {
+        Some(address) => pci::directory(address),
+        None => auxiliary::directory(id.as_str()),
+    }
 }
 
 fn note(path: &str, error: &io::Error) -> Note {
@@ -71,12 +102,13 @@ fn handles(
     device: &mut Device,
     directory: &str,
     entries: &[String],
-    with_rdma: bool,
+    wanted: WantedHandles,
 ) -> io::Result<()> {
-    device.vfio = userspace::vfio(host, directory, entries, device.driver.as_deref())?;
+    device.vfio = userspace::vfio(host, directory, entries, device.driver.as_deref(), wanted.cdev)?;
     device.uio = userspace::uio(host, directory, entries)?;
     device.uacce = uacce::read(host, directory, entries)?;
-    device.rdma = if with_rdma { rdma::read(host, directory, entries)? } else { None };
+    device.rdma = if wanted.rdma { rdma::read(host, directory, entries, wanted.p_key)? } else { None };
+    device.vdpa = if wanted.vdpa { vdpa::read(host, directory, entries)? } else { None };
     device.absent_nodes = device
         .required_nodes()
         .into_iter()
@@ -124,10 +156,6 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn note(&mut self, path: &str, cause: String) {
-        self.notes.push(Note { path: path.to_owned(), cause });
-    }
-
     /// Reads one function; `None` where its class is not wanted.
     fn function(&mut self, address: PciAddress) -> Result<Option<Device>, Note> {
         let host = self.host;
@@ -141,24 +169,18 @@ impl<'a> Scan<'a> {
         let whole = |error: io::Error| note(&directory, &error);
         let entries = host.list(&directory).map_err(whole)?;
         let driver = pci::driver(host, &directory, &entries).map_err(whole)?;
-        let virtual_function = entries.iter().any(|entry| entry == "physfn");
-        let mut netdevs = net::of_function(host, &directory, &entries, self.wanted.netdevs(virtual_function))
-            .map_err(whole)?;
-        net::add_alternative_names(&mut netdevs, &self.alternative_names);
-        let default_route = netdevs.iter().find_map(|netdev| self.uplinks.of(netdev)).cloned();
-        let function = self.kind(&directory, &entries, address, (vendor, device_id))?;
+        let (function, representor) = self.kind(&directory, &entries, address, (vendor, device_id))?;
         let numa_node = self.numa_node(&directory, &entries, &function);
-        let acpi_index = if self.wanted.acpi_index() && entries.iter().any(|entry| entry == "acpi_index") {
-            host.read(&format!("{directory}/acpi_index")).ok().and_then(|text| text.parse().ok())
-        } else {
-            None
+        let has = |name: &str| entries.iter().any(|entry| entry == name);
+        let acpi_index = match self.wanted.acpi_index() && has("acpi_index") {
+            true => host.read(&format!("{directory}/acpi_index")).ok().and_then(|text| text.parse().ok()),
+            false => None,
         };
-        let iommu_group =
-            match self.wanted.iommu_groups() && entries.iter().any(|entry| entry == "iommu_group") {
-                true => userspace::iommu_group(host, &directory).map_err(whole)?,
-                false => None,
-            };
-        let mut device = Device {
+        let iommu_group = match self.wanted.iommu_groups() && has("iommu_group") {
+            true => userspace::iommu_group(host, &directory).map_err(whole)?,
+            false => None,
+        };
+        let device = Device {
             id: DeviceId::from(address),
             address,
             vendor,
@@ -166,28 +188,86 @@ impl<'a> Scan<'a> {
             class,
             function,
             driver,
-            netdevs,
+            netdevs: Vec::new(),
             numa_node,
             iommu_group,
             acpi_index,
             vfio: None,
             uio: None,
             rdma: None,
+            vdpa: None,
+            representor,
             uacce: None,
-            default_route,
+            default_route: None,
             absent_nodes: Vec::new(),
         };
-        handles(host, &mut device, &directory, &entries, self.wanted.rdma()).map_err(whole)?;
-        Ok(Some(device))
+        self.finish(device, &directory, &entries).map(Some)
     }
 
+    /// Reads one subfunction; `None` where its parent is no network controller.
+    fn subfunction(&mut self, id: &str, parent: PciAddress) -> Result<Option<Device>, Note> {
+        let host = self.host;
+        let above = pci::directory(parent);
+        let class: PciClass = pci::number(host, &above, "class")?;
+        if !class.is_network() {
+            return Ok(None);
+        }
+        let directory = auxiliary::directory(id);
+        let whole = |error: io::Error| note(&directory, &error);
+        let entries = host.list(&directory).map_err(whole)?;
+        let parent_entries = host.list(&above).map_err(whole)?;
+        let index = auxiliary::number(host, &directory);
+        let pf = self.parent(parent);
+        let representor = pf.representor("sf", index);
+        let function = Function::Sub {
+            pf: pf.function.clone(),
+            index,
+            auxiliary_type: auxiliary::SUBFUNCTION.to_owned(),
+        };
+        let device = Device {
+            id: DeviceId::from(id),
+            address: parent,
+            vendor: pci::number(host, &above, "vendor")?,
+            device: pci::number(host, &above, "device")?,
+            class,
+            driver: pci::driver(host, &above, &parent_entries).map_err(whole)?,
+            netdevs: Vec::new(),
+            numa_node: self.numa_node(&above, &parent_entries, &function),
+            function,
+            iommu_group: None,
+            acpi_index: None,
+            vfio: None,
+            uio: None,
+            rdma: None,
+            vdpa: None,
+            representor,
+            uacce: None,
+            default_route: None,
+            absent_nodes: Vec::new(),
+        };
+        self.finish(device, &directory, &entries).map(Some)
+    }
+
+    /// Adds netdevs and handles, which lie in the device's own directory whatever its kind.
+    fn finish(&self, mut device: Device, directory: &str, entries: &[String]) -> Result<Device, Note> {
+        let whole = |error: io::Error| note(directory, &error);
+        // Only a PF has representors beside its own netdevs.
+        let wanted = self.wanted.netdevs(device.pf().is_some());
+        device.netdevs = net::of_function(self.host, directory, entries, wanted).map_err(whole)?.own;
+        net::add_alternative_names(&mut device.netdevs, &self.alternative_names);
+        device.default_route = device.netdevs.iter().find_map(|netdev| self.uplinks.of(netdev)).cloned();
+        handles(self.host, &mut device, directory, entries, self.wanted.handles()).map_err(whole)?;
+        Ok(device)
+    }
+
+    /// What kind of function it is, and the netdev that represents it.
     fn kind(
         &mut self,
         directory: &str,
         entries: &[String],
         address: PciAddress,
-        ids: (HexId, HexId),
-    ) -> Result<Function, Note> {
+        (vendor, device): (HexId, HexId),
+    ) -> Result<(Function, Option<String>), Note> {
         if entries.iter().any(|entry| entry == "physfn") {
             let path = format!("{directory}/physfn");
             let target = self.host.link_name(&path).map_err(|error| note(&path, &error))?;
@@ -195,21 +275,20 @@ impl<'a> Scan<'a> {
                 return Err(Note { path, cause: format!("points to `{target}`, which is no PCI function") });
             };
             let parent = self.parent(pf);
-            return Ok(Function::Virtual { pf: parent.function.clone(), index: parent.index_of(address) });
+            let index = parent.index_of(address);
+            let representor = parent.representor("vf", index);
+            return Ok((Function::Virtual { pf: parent.function.clone(), index }, representor));
         }
         // A guest's VF has no `physfn`; its id is all that tells.
-        let names = ids;
-        if !entries.iter().any(|entry| entry.starts_with("sriov_"))
-            && pci::is_virtual_by_name(names.0, names.1)
-        {
-            return Ok(Function::Orphan);
+        let has_sriov = entries.iter().any(|entry| entry.starts_with("sriov_"));
+        if !has_sriov && pci::is_virtual_by_name(vendor, device) {
+            return Ok((Function::Orphan, None));
         }
-        Ok(Function::Physical {
-            vfs: entries.iter().filter(|entry| pci::virtfn_index(entry).is_some()).count(),
-        })
+        let vfs = entries.iter().filter(|entry| pci::virtfn_index(entry).is_some()).count();
+        Ok((Function::Physical { vfs }, None))
     }
 
-    /// What the VFs of a PF need to know of it, read once.
+    /// What the VFs and SFs of a PF need to know of it, read once.
     fn parent(&mut self, pf: PciAddress) -> &pci::Parent {
         let Self { host, wanted, notes, alternative_names, parents, .. } = self;
         parents.entry(pf).or_insert_with(|| {
@@ -232,7 +311,7 @@ impl<'a> Scan<'a> {
         })
         .or_else(|| match function {
             Function::Virtual { pf, .. } => self.bridge_numa_node(&pf.address.to_string()),
-            Function::Physical { .. } | Function::Orphan => None,
+            Function::Physical { .. } | Function::Orphan | Function::Sub { .. } => None,
         })
     }
 

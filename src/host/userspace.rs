@@ -3,7 +3,11 @@
 use std::io;
 
 use super::HostRoot;
+use super::scan::PCI_DEVICES;
 use crate::model::Vfio;
+
+/// Where the kernel lists IOMMU groups.
+const GROUPS: &str = "/sys/kernel/iommu_groups";
 
 /// The VFIO handle of a function.
 ///
@@ -15,17 +19,48 @@ pub(super) fn vfio(
     directory: &str,
     entries: &[String],
     driver: Option<&str>,
+    with_cdev: bool,
 ) -> io::Result<Option<Vfio>> {
     let has = |name: &str| entries.iter().any(|entry| entry == name);
     let by_name = driver.is_some_and(|driver| driver.contains("vfio"));
     if driver.is_none() || !has("iommu_group") || !(has("vfio-dev") || by_name) {
         return Ok(None);
     }
-    let Some(group) = iommu_group(host, directory)? else {
-        return Ok(None);
+    let Some(group) = iommu_group(host, directory)? else { return Ok(None) };
+    let name = host.read(&format!("{GROUPS}/{group}/name"));
+    let cdev = match with_cdev && has("vfio-dev") {
+        true => cdev(host, directory)?,
+        false => None,
     };
-    let name = host.read(&format!("/sys/kernel/iommu_groups/{group}/name"));
-    Ok(Some(Vfio { group, no_iommu: name.is_ok_and(|name| name == "vfio-noiommu") }))
+    let no_iommu = name.is_ok_and(|name| name == "vfio-noiommu");
+    Ok(Some(Vfio { group, no_iommu, blocked_by: blocked_by(host, group), cdev }))
+}
+
+/// The number of the character device. The directory exists without one, too: a kernel without
+/// `CONFIG_VFIO_DEVICE_CDEV` leaves out its `dev`.
+fn cdev(host: &HostRoot, directory: &str) -> io::Result<Option<u32>> {
+    let names = host.list(&format!("{directory}/vfio-dev"))?;
+    let number = names.iter().find_map(|name| Some((name, name.strip_prefix("vfio")?.parse().ok()?)));
+    Ok(number
+        .filter(|(name, _)| host.read(&format!("{directory}/vfio-dev/{name}/dev")).is_ok())
+        .map(|(_, n)| n))
+}
+
+/// The member because of which a group is not viable, by the kernel's own rule: every member is on a VFIO driver, on a
+/// stub, on the driver of bridges, or on none (`driver_managed_dma` in
+/// <https://github.com/torvalds/linux/blob/master/drivers/iommu/iommu.c>).
+fn blocked_by(host: &HostRoot, group: u32) -> Option<String> {
+    let members = host.list(&format!("{GROUPS}/{group}/devices")).ok()?;
+    // Alone in its group, as VFs are where the hardware isolates them, a device blocks nobody.
+    if members.len() < 2 {
+        return None;
+    }
+    members.iter().find_map(|member| {
+        let driver = host.link_name(&format!("{PCI_DEVICES}/{member}/driver")).ok()?;
+        let harmless =
+            driver.contains("vfio") || matches!(driver.as_str(), "pci-stub" | "pci-pf-stub" | "pcieport");
+        (!harmless).then(|| format!("{member} ({driver})"))
+    })
 }
 
 /// The IOMMU group of a function; the number changes with every boot and, without an IOMMU, with every bind.

@@ -1,6 +1,6 @@
 //! What a scan has to read.
 
-use crate::config::{Config, DeviceType, PoolConfig, Selector};
+use crate::config::{Config, DeviceType, PoolConfig, Selector, VfioMode};
 use crate::model::{ClassPattern, PciClass};
 
 /// The facts that a config can ask for; a scan reads no others.
@@ -15,6 +15,10 @@ pub struct Wanted {
     acpi_indexes: bool,
     iommu_groups: bool,
     any_class: bool,
+    subfunctions: bool,
+    vdpa: bool,
+    p_keys: bool,
+    cdev: bool,
 }
 
 /// Which facts of netdevs a scan has to read.
@@ -24,6 +28,19 @@ pub struct WantedNetdevs {
     pub link_type: bool,
     /// The port name, without which a representor cannot be told from the uplink. A VF has no representors.
     pub port_name: bool,
+}
+
+/// Which handles of a device a scan has to read, beside those that a bound driver always gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedHandles {
+    /// RDMA devices.
+    pub rdma: bool,
+    /// vDPA devices.
+    pub vdpa: bool,
+    /// Partition keys.
+    pub p_key: bool,
+    /// VFIO character devices.
+    pub cdev: bool,
 }
 
 impl Wanted {
@@ -48,6 +65,10 @@ impl Wanted {
             acpi_indexes: true,
             iommu_groups: true,
             any_class: false,
+            subfunctions: true,
+            vdpa: true,
+            p_keys: true,
+            cdev: true,
         }
     }
 
@@ -69,9 +90,11 @@ impl Wanted {
 
     fn add(&mut self, pool: &PoolConfig) {
         match pool.device_type {
-            DeviceType::NetDevice | DeviceType::AuxNetDevice => self.network = true,
+            DeviceType::NetDevice => self.network = true,
+            DeviceType::AuxNetDevice => self.subfunctions = true,
             DeviceType::Accelerator => self.accelerators = true,
         }
+        self.cdev |= pool.vfio != VfioMode::Group;
         for selector in &pool.selectors {
             self.add_selector(selector);
             if let Some(excluded) = &selector.exclude {
@@ -83,7 +106,9 @@ impl Wanted {
     fn add_selector(&mut self, selector: &Selector) {
         self.classes.extend(selector.classes.iter().flatten().cloned());
         self.accelerators_by_id |= self.accelerators && selector.devices.is_some();
-        self.rdma |= selector.is_rdma;
+        self.rdma |= selector.is_rdma || selector.p_keys.is_some();
+        self.p_keys |= selector.p_keys.is_some();
+        self.vdpa |= selector.vdpa_type.is_some();
         self.link_types |= selector.link_types.is_some();
         self.acpi_indexes |= selector.acpi_indexes.is_some();
     }
@@ -97,9 +122,14 @@ impl Wanted {
             || self.classes.iter().any(|pattern| pattern.matches(class))
     }
 
-    /// Whether RDMA devices matter.
-    pub fn rdma(&self) -> bool {
-        self.rdma
+    /// Whether subfunctions matter.
+    pub fn subfunctions(&self) -> bool {
+        self.subfunctions
+    }
+
+    /// Which handles matter.
+    pub fn handles(&self) -> WantedHandles {
+        WantedHandles { rdma: self.rdma, vdpa: self.vdpa, p_key: self.p_keys, cdev: self.cdev }
     }
 
     /// Whether firmware indexes matter.
@@ -113,7 +143,7 @@ impl Wanted {
     }
 
     /// Which facts of the netdevs of a function matter.
-    pub fn netdevs(&self, virtual_function: bool) -> WantedNetdevs {
-        WantedNetdevs { link_type: self.link_types, port_name: !virtual_function }
+    pub fn netdevs(&self, has_pf: bool) -> WantedNetdevs {
+        WantedNetdevs { link_type: self.link_types, port_name: !has_pf }
     }
 }

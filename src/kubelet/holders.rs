@@ -131,27 +131,49 @@ struct Entry {
     device_ids: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
+/// Devices of one resource that one container holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The container.
+    pub holder: Holder,
+    /// `prefix/name`.
+    pub resource: String,
+    /// The devices' ids.
+    pub ids: Vec<String>,
+}
+
 /// Reads the checkpoint of the kubelet's device manager. No file means that nothing is held.
 ///
 /// It may name pods that have ended: the kubelet forgets them only when it next allocates.
 ///
 /// # Errors
 /// When the file cannot be read, or has another form.
-pub fn holders_from_checkpoint(device_plugins: &Path) -> Result<Holders, HoldersError> {
+pub fn holdings_from_checkpoint(device_plugins: &Path) -> Result<Vec<Holding>, HoldersError> {
     let path = device_plugins.join(CHECKPOINT);
     let text = match std::fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Holders::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(HoldersError::Read { path, source }),
         Ok(text) => text,
     };
     let checkpoint: Checkpoint =
         serde_json::from_slice(&text).map_err(|source| HoldersError::Form { path, source })?;
+    let holding = |entry: Entry| Holding {
+        holder: Holder { pod: entry.pod_uid, container: entry.container_name },
+        resource: entry.resource_name,
+        ids: entry.device_ids.unwrap_or_default().into_values().flatten().flatten().collect(),
+    };
+    Ok(checkpoint.data.pod_device_entries.unwrap_or_default().into_iter().map(holding).collect())
+}
+
+/// The same, by resource and device.
+///
+/// # Errors
+/// As [`holdings_from_checkpoint`].
+pub fn holders_from_checkpoint(device_plugins: &Path) -> Result<Holders, HoldersError> {
     let mut holders = Holders::new();
-    for entry in checkpoint.data.pod_device_entries.unwrap_or_default() {
-        let holder = Holder { pod: entry.pod_uid, container: entry.container_name };
-        let ids = entry.device_ids.unwrap_or_default().into_values().flatten().flatten();
-        let resource = holders.entry(entry.resource_name).or_default();
-        resource.extend(ids.map(|id| (id, holder.clone())));
+    for holding in holdings_from_checkpoint(device_plugins)? {
+        let resource = holders.entry(holding.resource).or_default();
+        resource.extend(holding.ids.into_iter().map(|id| (id, holding.holder.clone())));
     }
     Ok(holders)
 }

@@ -10,7 +10,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, soc
 use tokio::net::UnixListener;
 
 use super::watch::SocketIdentity;
-use crate::model::ResourceName;
+use crate::model::{ResourceName, stable_hash};
 
 /// Most bytes of a socket's path: `sun_path` has 108, and the last is a zero (`unix(7)`).
 pub const LONGEST_PATH: usize = 107;
@@ -123,19 +123,12 @@ fn stem(directory: &Path, resource: &ResourceName) -> Result<String, BindError> 
     if full.len() <= room {
         return Ok(full);
     }
-    let hash = format!("{:016x}", fnv1a(full.as_bytes()));
+    let hash = format!("{:016x}", stable_hash(&full));
     match room.checked_sub(hash.len() + 1) {
         // A resource name is ASCII, so that every byte is a character.
         Some(head) => Ok(format!("{}-{hash}", full.get(..head).unwrap_or_default())),
         None => Err(BindError::TooLong { directory: directory.to_owned() }),
     }
-}
-
-/// FNV-1a of 64 bits: the same in every version of the plugin, unlike the standard library's hashers.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 /// A socket file of our own. Dropping it removes the file, unless another has taken its place.

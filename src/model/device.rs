@@ -11,6 +11,19 @@ use super::{HexId, PciAddress, PciClass};
 pub struct DeviceId(Box<str>);
 
 impl DeviceId {
+    /// Reads an id as the kernel writes it: a PCI address, or `driver.type.number`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_auxiliary = || {
+            let mut parts = text.rsplitn(3, '.');
+            let number = parts.next().is_some_and(|number| number.parse::<u32>().is_ok());
+            // A hyphen would be one between the name of a resource and an id.
+            let mut word =
+                || parts.next().is_some_and(|part| !part.is_empty() && !part.contains(['-', ':', '/']));
+            number && word() && word()
+        };
+        (PciAddress::from_sysfs(text).is_some() || is_auxiliary()).then(|| Self(text.into()))
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -52,6 +65,15 @@ pub enum Function {
     },
     /// A virtual function without a PF here (in a virtual machine), told by its device id.
     Orphan,
+    /// A subfunction: an auxiliary device below a PCI function, which is its PF.
+    Sub {
+        /// The nearest PCI function above it. Ids, class and driver of the device are those of this function.
+        pf: PhysicalFunction,
+        /// `sfnum`.
+        index: Option<u32>,
+        /// The type in its name: the `sf` of `mlx5_core.sf.4`.
+        auxiliary_type: String,
+    },
 }
 
 /// The PF of a VF.
@@ -124,6 +146,10 @@ pub struct Vfio {
     pub group: u32,
     /// Whether the group has no IOMMU behind it (`/sys/kernel/iommu_groups/N/name` is `vfio-noiommu`).
     pub no_iommu: bool,
+    /// A member of the group that keeps every other from being opened, with its driver: `0000:04:02.0 (e1000)`.
+    pub blocked_by: Option<String>,
+    /// The number of `/dev/vfio/devices/vfio<n>`, where the kernel has it and a pool wants it.
+    pub cdev: Option<u32>,
 }
 
 /// The RDMA devices of a function and their character devices, as names below `/dev/infiniband`.
@@ -137,6 +163,37 @@ pub struct Rdma {
     pub umad: Vec<String>,
     /// `issm<n>`.
     pub issm: Vec<String>,
+    /// The partition key at index 0 of port 1, where a pool asks for it.
+    pub p_key: Option<u16>,
+}
+
+/// A vDPA device of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vdpa {
+    /// Its name on the vDPA bus: `vdpa0`.
+    pub name: String,
+    /// What it is bound to; `None` where no driver is.
+    pub kind: Option<VdpaType>,
+    /// The number of `/dev/vhost-vdpa-<n>`. It is not the number in the name.
+    pub vhost: Option<u32>,
+}
+
+/// What a vDPA device is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VdpaType {
+    /// `vhost_vdpa`.
+    Vhost,
+    /// `virtio_vdpa`.
+    Virtio,
+}
+
+impl fmt::Display for VdpaType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vhost => "vhost",
+            Self::Virtio => "virtio",
+        })
+    }
 }
 
 /// A uacce entry (Kunpeng accelerators).
@@ -154,6 +211,8 @@ pub struct Uacce {
     pub dev_state: Option<i64>,
     /// Free queues.
     pub available_instances: Option<u64>,
+    /// Where the entry in `/sys/class/uacce` points to.
+    pub class_link: Option<String>,
 }
 
 /// A PCI function of the host.
@@ -187,6 +246,10 @@ pub struct Device {
     pub uio: Option<u32>,
     /// RDMA devices.
     pub rdma: Option<Rdma>,
+    /// vDPA device.
+    pub vdpa: Option<Vdpa>,
+    /// Its representor on the host, in switchdev mode.
+    pub representor: Option<String>,
     /// uacce entry.
     pub uacce: Option<Uacce>,
     /// The default route that leaves through it.
@@ -196,18 +259,18 @@ pub struct Device {
 }
 
 impl Device {
-    /// The PF, for a VF.
+    /// The PF, for a VF or an SF.
     pub fn pf(&self) -> Option<&PhysicalFunction> {
         match &self.function {
-            Function::Virtual { pf, .. } => Some(pf),
+            Function::Virtual { pf, .. } | Function::Sub { pf, .. } => Some(pf),
             Function::Physical { .. } | Function::Orphan => None,
         }
     }
 
-    /// The VF index.
+    /// The index of the VF, or the number of the SF.
     pub fn index(&self) -> Option<u32> {
         match &self.function {
-            Function::Virtual { index, .. } => *index,
+            Function::Virtual { index, .. } | Function::Sub { index, .. } => *index,
             Function::Physical { .. } | Function::Orphan => None,
         }
     }
@@ -246,11 +309,39 @@ impl Device {
         nodes.extend(self.vfio.iter().map(Vfio::host_node));
         nodes.extend(self.uio.map(|number| format!("/dev/uio{number}")));
         nodes.extend(self.uacce.iter().map(Uacce::node));
+        nodes.extend(self.vdpa.iter().filter_map(Vdpa::node));
         if let Some(rdma) = &self.rdma {
             nodes.extend(rdma.uverbs.iter().map(|name| format!("/dev/infiniband/{name}")));
+            nodes.push(Rdma::CONNECTION_MANAGER.to_owned());
         }
         nodes
     }
+
+    fn vdpa_kind(&self) -> Option<VdpaType> {
+        self.vdpa.as_ref().and_then(|vdpa| vdpa.kind)
+    }
+
+    /// Whether it has an RDMA device in the host's network namespace.
+    fn has_rdma_here(&self) -> bool {
+        self.rdma.as_ref().is_some_and(|rdma| !rdma.devices.is_empty())
+    }
+
+    /// What a container reached this device through `earlier` and cannot now, though its driver is the same.
+    pub fn lost_handle(&self, earlier: &Self, with_rdma: bool) -> Option<&'static str> {
+        let handles = [
+            ("VFIO group", self.vfio.is_some(), earlier.vfio.is_some()),
+            ("UIO device", self.uio.is_some(), earlier.uio.is_some()),
+            ("uacce entry", self.uacce.is_some(), earlier.uacce.is_some()),
+            ("vDPA device", self.vdpa_kind() == earlier.vdpa_kind(), earlier.vdpa.is_some()),
+            ("RDMA device", !with_rdma || self.has_rdma_here(), earlier.rdma.is_some()),
+        ];
+        handles.iter().find(|(_, now, before)| *before && !now).map(|(name, ..)| *name)
+    }
+}
+
+impl Rdma {
+    /// The node of the connection manager: the host has one for all RDMA devices.
+    pub const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 }
 
 impl Vfio {
@@ -260,9 +351,21 @@ impl Vfio {
         format!("/dev/vfio/{prefix}{}", self.group)
     }
 
-    /// The path under which a container sees it, with an IOMMU or without.
+    /// `/dev/vfio/devices/vfio<n>`.
+    pub fn cdev_node(&self) -> Option<String> {
+        self.cdev.map(|number| format!("/dev/vfio/devices/vfio{number}"))
+    }
+
+    /// The path under which a container sees the group, with an IOMMU or without.
     pub fn container_node(&self) -> String {
         format!("/dev/vfio/{}", self.group)
+    }
+}
+
+impl Vdpa {
+    /// The node of a device that is bound to `vhost_vdpa`.
+    pub fn node(&self) -> Option<String> {
+        self.vhost.map(|number| format!("/dev/vhost-vdpa-{number}"))
     }
 }
 

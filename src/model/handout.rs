@@ -54,6 +54,8 @@ pub struct Handout {
     pub cdi_devices: Vec<String>,
     /// Annotations for the container runtime.
     pub annotations: BTreeMap<String, String>,
+    /// The container's own view of `/sys/class/uacce`: names and targets of its links. Empty where it sees the host's.
+    pub uacce_links: BTreeMap<String, String>,
     /// Files to be written before the answer is sent.
     pub files: Vec<DeviceInfoFile>,
 }

@@ -47,8 +47,18 @@ impl Pool {
         self.members == other.members
     }
 
-    /// The device with this id.
+    /// The device behind an id of the kubelet's: where devices are shared, each has several, `<id>::<k>`.
     pub fn member(&self, id: &str) -> Option<&Member> {
+        let id = match (self.config.replicas, id.rsplit_once("::")) {
+            (1, _) => id,
+            (replicas, Some((id, share))) if share.parse().is_ok_and(|share: u32| share < replicas) => id,
+            _ => return None,
+        };
+        self.of_device(id)
+    }
+
+    /// The device with this id of its own.
+    pub fn of_device(&self, id: &str) -> Option<&Member> {
         let position = self.members.binary_search_by(|member| member.device.id.as_str().cmp(id)).ok()?;
         self.members.get(position)
     }
@@ -76,7 +86,7 @@ pub fn assign(config: &Config, inventory: &Inventory) -> Pools {
             };
             match owner {
                 None => {
-                    let health = health(device, pool.config.selectors.get(selector));
+                    let health = health(device, &pool.config, pool.config.selectors.get(selector));
                     pool.members.push(Member { device: Arc::clone(device), selector, health });
                     owner = Some(position);
                 }

@@ -56,7 +56,7 @@ pub fn explain_device(config: &Config, pools: &Pools, device: &Device) -> Device
         });
         let objects: Vec<ObjectJudgement> = objects.collect();
         let resource = pool_config.resource.to_string();
-        let member = pool.member(device.id.as_str());
+        let member = pool.of_device(device.id.as_str());
         let matches = objects.iter().any(|object| object.miss().is_none());
         let lost_to = owner.as_ref().filter(|_| matches).map(|(name, _)| name.clone());
         if let Some(member) = member {

@@ -1,12 +1,12 @@
 //! Whether a device can be handed out, as far as the scan shows.
 
-use crate::config::Selector;
+use crate::config::{PoolConfig, Selector, VfioMode};
 use crate::model::{Device, Health};
 
 /// The first thing that keeps a container from using the device.
 ///
 /// What cannot be read does not make a device unhealthy, and neither does a netdev that has moved into a pod.
-pub fn health(device: &Device, selector: Option<&Selector>) -> Health {
+pub fn health(device: &Device, pool: &PoolConfig, selector: Option<&Selector>) -> Health {
     let unhealthy = |reason: String| Health::Unhealthy(reason);
     let kernel_driver = device.driver.as_deref().filter(|_| device.vfio.is_none() && device.uio.is_none());
     if let (true, Some(driver), None) = (device.is_kae_engine(), kernel_driver, &device.uacce) {
@@ -20,13 +20,30 @@ pub fn health(device: &Device, selector: Option<&Selector>) -> Health {
             return unhealthy(format!("{} is stopped (dev_state {state})", uacce.name));
         }
     }
+    if let Some((vfio, blocked_by)) =
+        device.vfio.as_ref().and_then(|vfio| Some((vfio, vfio.blocked_by.as_ref()?)))
+    {
+        return unhealthy(format!("IOMMU group {} is not viable: {blocked_by} is in it too", vfio.group));
+    }
+    if let (VfioMode::Iommufd, Some(vfio)) = (pool.vfio, &device.vfio)
+        && vfio.cdev.is_none()
+    {
+        return unhealthy(
+            "the kernel has no VFIO character device for it (CONFIG_VFIO_DEVICE_CDEV)".to_owned(),
+        );
+    }
     let rdma_matters = selector.is_some_and(|selector| selector.is_rdma);
     if let (true, Some(rdma)) = (rdma_matters, &device.rdma)
+        && !rdma.devices.is_empty()
         && rdma.uverbs.is_empty()
     {
         return unhealthy(format!("RDMA device {} has no uverbs device", rdma.devices.join(", ")));
     }
-    let matters = |path: &&String| rdma_matters || !path.starts_with("/dev/infiniband/");
+    let vdpa_matters = selector.is_some_and(|selector| selector.vdpa_type.is_some());
+    let matters = |path: &&String| {
+        (rdma_matters || !path.starts_with("/dev/infiniband/"))
+            && (vdpa_matters || !path.starts_with("/dev/vhost-vdpa-"))
+    };
     match device.absent_nodes.iter().find(matters) {
         Some(path) => unhealthy(format!("{path} does not exist")),
         None => Health::Healthy,

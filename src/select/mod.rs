@@ -85,21 +85,28 @@ pub(crate) fn is_of_type(
     device: &Device,
 ) -> Result<(), Miss> {
     let class = device.class;
+    let is_subfunction = matches!(device.function, Function::Sub { .. });
     let asked_by_class = || {
         let classes = selector.and_then(|selector| selector.classes.as_ref());
         classes.is_some_and(|classes| classes.iter().any(|pattern| pattern.matches(class)))
     };
     let asked_by_id = || selector.is_some_and(|selector| selector.devices.is_some());
     let (matches, wanted) = match pool.device_type {
-        DeviceType::NetDevice | DeviceType::AuxNetDevice => (class.is_network(), "class 02"),
+        DeviceType::NetDevice => (class.is_network() && !is_subfunction, "a PCI function of class 02"),
+        DeviceType::AuxNetDevice => (is_subfunction, "a subfunction below a function of class 02"),
         DeviceType::Accelerator => (
-            class.is_accelerator()
-                || (class.is_accelerator_by_id() && asked_by_id())
-                || (!class.is_network() && asked_by_class()),
+            !is_subfunction
+                && (class.is_accelerator()
+                    || (class.is_accelerator_by_id() && asked_by_id())
+                    || (!class.is_network() && asked_by_class())),
             "class 12, 1000 or 0b40 (others by `classes`)",
         ),
     };
-    let miss = || Miss { key: "deviceType", wanted: wanted.to_owned(), found: format!("class {class}") };
+    let found = match is_subfunction {
+        true => "a subfunction".to_owned(),
+        false => format!("class {class}"),
+    };
+    let miss = || Miss { key: "deviceType", wanted: wanted.to_owned(), found };
     if matches { Ok(()) } else { Err(miss()) }
 }
 
@@ -134,7 +141,7 @@ pub(crate) fn may_have_vfs(
 pub(crate) fn not_in_use(pool: &PoolConfig, device: &Device) -> Result<(), Miss> {
     match &device.default_route {
         Some(route)
-            if pool.device_type == DeviceType::NetDevice && !pool.allow_in_use.contains(&device.id) =>
+            if pool.device_type != DeviceType::Accelerator && !pool.allow_in_use.contains(&device.id) =>
         {
             Err(Miss {
                 key: "default route",
@@ -143,6 +150,18 @@ pub(crate) fn not_in_use(pool: &PoolConfig, device: &Device) -> Result<(), Miss>
             })
         }
         _ => Ok(()),
+    }
+}
+
+/// A device on VFIO has one owner; it cannot be shared.
+pub(crate) fn can_be_shared(device: &Device) -> Result<(), Miss> {
+    match &device.vfio {
+        None => Ok(()),
+        Some(_) => Err(Miss {
+            key: "replicas",
+            wanted: "a device that containers can share".to_owned(),
+            found: "one on VFIO, which has a single owner".to_owned(),
+        }),
     }
 }
 

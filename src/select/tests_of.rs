@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Miss, Test, has_iommu, is_of_type, may_have_vfs, not_in_use};
+use super::{Miss, Test, can_be_shared, has_iommu, is_of_type, may_have_vfs, not_in_use};
 use crate::config::{FunctionType, PfName, PoolConfig, RootDevice, Selector};
 use crate::model::{Device, Function, IndexRanges};
 
@@ -14,6 +14,9 @@ pub fn tests<'a>(pool: &'a PoolConfig, selector: Option<&'a Selector>) -> Vec<Te
     tests.add("PF", move |device| may_have_vfs(pool, selector, device));
     tests.add("default route", move |device| not_in_use(pool, device));
     tests.add("allowNoIommu", move |device| has_iommu(pool, device));
+    if pool.replicas > 1 {
+        tests.add("replicas", can_be_shared);
+    }
     match selector {
         Some(selector) => selector_tests(selector, true, &mut tests),
         None => tests.add("drivers", bound),
@@ -26,6 +29,22 @@ struct List<'a>(Vec<Test<'a>>);
 impl<'a> List<'a> {
     fn add(&mut self, key: &'static str, check: impl Fn(&Device) -> Result<(), Miss> + 'a) {
         self.0.push(Test { key, check: Box::new(check) });
+    }
+
+    /// A test that looks for one value.
+    fn exactly<T: Display + PartialEq + Copy + 'a>(
+        &mut self,
+        key: &'static str,
+        wanted: Option<T>,
+        found: impl Fn(&Device) -> Option<T> + 'a,
+    ) {
+        let Some(wanted) = wanted else { return };
+        self.add(key, move |device| match found(device) {
+            Some(found) if found == wanted => Ok(()),
+            found => {
+                Err(miss(key, wanted, found.map_or_else(|| "none".to_owned(), |found| found.to_string())))
+            }
+        });
     }
 
     /// A test that looks for one value of the device in a list; an empty list matches nothing.
@@ -64,6 +83,10 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
     }
     tests.one_of("pciAddresses", selector.pci_addresses.as_ref(), |device| Some(device.address));
     tests.one_of("acpiIndexes", selector.acpi_indexes.as_ref(), |device| device.acpi_index);
+    tests.one_of("auxTypes", selector.aux_types.as_ref(), |device| match &device.function {
+        Function::Sub { auxiliary_type, .. } => Some(auxiliary_type.clone()),
+        _ => None,
+    });
     let with_pf = selector.function_types.as_ref().is_some_and(|types| types.contains(&FunctionType::Pf));
     if let Some(names) = &selector.pf_names {
         tests.add("pfNames", move |device| pf_name(names, with_pf, device));
@@ -72,12 +95,29 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
         tests.add("rootDevices", move |device| root_device(roots, with_pf, device));
     }
     tests.one_of("linkTypes", selector.link_types.as_ref(), Device::link_type);
+    if let Some(keys) = &selector.p_keys {
+        // The top bit tells full from limited membership; the key is the rest.
+        const MEMBERSHIP: u16 = 0x8000;
+        tests.add("pKeys", move |device| {
+            let found = device.rdma.as_ref().and_then(|rdma| rdma.p_key);
+            if found.is_some_and(|found| keys.iter().any(|key| key | MEMBERSHIP == found | MEMBERSHIP)) {
+                return Ok(());
+            }
+            let hex = |key: &u16| format!("{key:#06x}");
+            Err(miss(
+                "pKeys",
+                list(keys.iter().map(hex)),
+                found.as_ref().map_or_else(|| "none".to_owned(), hex),
+            ))
+        });
+    }
     if selector.is_rdma {
         tests.add("isRdma", |device| match &device.rdma {
             Some(_) => Ok(()),
             None => Err(miss("isRdma", "an RDMA device", "none")),
         });
     }
+    tests.exactly("vdpaType", selector.vdpa_type, |device| device.vdpa.as_ref().and_then(|vdpa| vdpa.kind));
     if let Some(classes) = &selector.classes {
         tests.add("classes", move |device| match classes.iter().any(|class| class.matches(device.class)) {
             true => Ok(()),
@@ -89,6 +129,7 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
             let found = match device.function {
                 Function::Physical { .. } => FunctionType::Pf,
                 Function::Virtual { .. } | Function::Orphan => FunctionType::Vf,
+                Function::Sub { .. } => FunctionType::Sf,
             };
             match types.contains(&found) {
                 true => Ok(()),
@@ -126,12 +167,17 @@ fn bound(device: &Device) -> Result<(), Miss> {
     }
 }
 
+/// Whether a device stands for itself where a PF is named: it is one, and PFs are asked for.
+fn is_own_pf(with_pf: bool, device: &Device) -> bool {
+    with_pf && matches!(device.function, Function::Physical { .. })
+}
+
 fn pf_name(wanted: &[PfName], with_pf: bool, device: &Device) -> Result<(), Miss> {
-    let own: Vec<&str> = device.netdev_names().collect();
-    let (names, itself) = match (device.pf(), with_pf) {
-        (Some(pf), _) => (pf.names.iter().map(String::as_str).collect(), false),
-        (None, true) => (own, true),
-        (None, false) => (Vec::new(), false),
+    let itself = is_own_pf(with_pf, device);
+    let names: Vec<&str> = match device.pf() {
+        Some(pf) => pf.names.iter().map(String::as_str).collect(),
+        None if itself => device.netdev_names().collect(),
+        None => Vec::new(),
     };
     let matches = |entry: &PfName| {
         names.iter().any(|name| entry.name.matches(name))
@@ -142,7 +188,9 @@ fn pf_name(wanted: &[PfName], with_pf: bool, device: &Device) -> Result<(), Miss
     }
     let entries = wanted.iter().map(|entry| with_indexes(&entry.name, entry.indexes.as_ref()));
     let found = match (device.pf(), names.is_empty()) {
-        (None, true) => "no PF (it is not a VF; functionTypes with `pf` asks for PFs themselves)".to_owned(),
+        (None, true) => {
+            "no PF (it is neither VF nor SF; functionTypes with `pf` asks for PFs themselves)".to_owned()
+        }
         (Some(pf), true) => format!("PF {}, which has no netdev here", pf.address),
         (_, false) => format!("{}{}", list(&names), index_suffix(device)),
     };
@@ -150,9 +198,10 @@ fn pf_name(wanted: &[PfName], with_pf: bool, device: &Device) -> Result<(), Miss
 }
 
 fn root_device(wanted: &[RootDevice], with_pf: bool, device: &Device) -> Result<(), Miss> {
-    let (root, itself) = match device.pf() {
-        Some(pf) => (Some(pf.address), false),
-        None => (with_pf.then_some(device.address), true),
+    let itself = is_own_pf(with_pf, device);
+    let root = match device.pf() {
+        Some(pf) => Some(pf.address),
+        None => itself.then_some(device.address),
     };
     let matches = |entry: &RootDevice| {
         Some(entry.address) == root && index_matches(entry.indexes.as_ref(), itself, device)
@@ -163,7 +212,7 @@ fn root_device(wanted: &[RootDevice], with_pf: bool, device: &Device) -> Result<
     let entries = wanted.iter().map(|entry| with_indexes(&entry.address, entry.indexes.as_ref()));
     let found = match root {
         Some(root) => format!("{root}{}", index_suffix(device)),
-        None => "no PF (it is not a VF; functionTypes with `pf` asks for PFs themselves)".to_owned(),
+        None => "no PF (it is neither VF nor SF; functionTypes with `pf` asks for PFs themselves)".to_owned(),
     };
     Err(miss("rootDevices", list(entries), found))
 }

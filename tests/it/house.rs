@@ -70,8 +70,10 @@ fn imports_go_downward_and_host_and_kubelet_never_meet() {
 fn no_source_file_is_longer_than_600_lines() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for directory in ["src", "tests", "benches"] {
-        sources(&root.join(directory), &mut files);
+    for directory in ["src", "tests", "benches"].map(|name| root.join(name)) {
+        if directory.is_dir() {
+            sources(&directory, &mut files);
+        }
     }
     let long: Vec<_> = files
         .iter()
@@ -79,4 +81,44 @@ fn no_source_file_is_longer_than_600_lines() {
         .filter(|path| fs::read_to_string(path).unwrap().lines().count() > 600)
         .collect();
     assert!(long.is_empty(), "{long:?}");
+}
+
+/// Licences that may be linked into an Apache-2.0 program.
+const LICENCES: [&str; 9] = [
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Zlib",
+];
+
+#[test]
+fn every_dependency_is_permissive_and_from_the_registry() {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--all-features"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 50);
+    for package in packages {
+        let name = &package["name"];
+        let licence = package["license"].as_str().unwrap_or_else(|| panic!("{name} states no licence"));
+        // `A OR B` is a choice, `A/B` an old form of it; every part of `A AND B` counts.
+        let permissive = |choice: &str| {
+            choice.split(" AND ").all(|part| LICENCES.contains(&part.trim_matches(['(', ')', ' '])))
+        };
+        assert!(
+            licence.split(" OR ").flat_map(|choice| choice.split('/')).any(permissive),
+            "{name}: {licence}"
+        );
+        let source = package["source"].as_str().unwrap_or_default();
+        assert!(!source.starts_with("git+"), "{name} comes from {source}");
+    }
 }

@@ -1,6 +1,19 @@
 //! Tests of the whole: recorded hosts, real sockets, real processes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod allocate;
+mod cdi;
+mod cli;
+mod config;
+mod discovery;
 mod house;
+mod kae;
+mod kinds;
+mod life;
+mod machine;
 mod node;
 mod peer;
+mod properties;
+mod readme;
+mod selection;
+mod step;

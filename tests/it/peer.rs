@@ -58,15 +58,13 @@ enum Difference {
     More(&'static str, &'static [&'static str]),
     /// No pool, and an error whose text holds this.
     Refused(&'static str),
-    /// Not supported yet: no pool, and the error says so.
-    Later,
 }
 
 const MLX: &[&str] = &["0000:b1:00.1", "0000:b1:00.2", "0000:b1:00.3", "0000:b1:00.4", "0000:b1:00.5"];
 const IAVF: &[&str] = &["0000:17:01.0", "0000:17:01.1", "0000:17:01.2", "0000:17:01.3"];
 
 fn difference(question: &Question) -> Option<Difference> {
-    use Difference::{As, Devices, Later, More, Refused};
+    use Difference::{As, Devices, More, Refused};
     Some(match question.name.as_str() {
         "no-selectors-key" | "empty-list-of-selectors" => As("everything-net"),
         "vendors-upper-hex" | "vendors-0x" => Devices(&[("intel.com/r", MLX)]),
@@ -93,15 +91,28 @@ fn difference(question: &Question) -> Option<Difference> {
         "aux-eth" | "aux-no-type" => Refused("auxTypes"),
         "range-reversed" => Refused("7-3"),
         "range-empty" => Refused("range is empty"),
-        name if name.starts_with("sf-") || name == "all-sf" || name == "sf" => Later,
-        "vdpa" => Later,
+        // vp_vdpa's device, which the Go plugin could not see for want of the netlink family.
+        "vdpa" if question.tree == "soft-0-vdpa-rdma-virtual" => {
+            Devices(&[("intel.com/r", &["0000:02:00.0"])])
+        }
         _ => return None,
     })
 }
 
 fn questions() -> Vec<Question> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/peer/answers.json");
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    let mut questions: Vec<Question> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    // The Go plugin takes the entry of an auxiliary device for nobody's.
+    let question = questions.iter_mut().find(|question| question.name == "sf-info").unwrap();
+    for allocation in question.answer.pools.values_mut().flat_map(|pool| &mut pool.allocate) {
+        for value in allocation.env.values_mut() {
+            *value = value.replace(
+                r#""mlx5_core.sf.7":{"extra":{"rail":"1"}"#,
+                r#""mlx5_core.sf.7":{"extra":{"rail":"2"}"#,
+            );
+        }
+    }
+    questions
 }
 
 /// The tree of a question, with the nodes that the machine itself had when the answers were taken.
@@ -128,7 +139,7 @@ async fn every_question_gets_the_answer_of_the_go_plugin_or_a_deliberate_differe
         questions.iter().filter(|q| q.tree == "two-socket").map(|q| (q.name.as_str(), q)).collect();
     let mut trees: HashMap<String, HostRoot> = HashMap::new();
     let mut wrong = Vec::new();
-    // `run` refuses --use-cdi as not supported yet.
+    // The one kind and the one annotation key of the Go plugin collide; `tests/it/cdi.rs` has what is done here.
     for question in
         questions.iter().filter(|question| !question.args.iter().any(|argument| argument == "--use-cdi"))
     {
@@ -157,9 +168,6 @@ async fn ask(question: &Question, by_name: &HashMap<&str, &Question>, host: &Hos
     match &difference {
         Some(Difference::Refused(words)) if !errors.iter().any(|error| error.contains(words)) => {
             complaints.push(format!("no error names `{words}`: {errors:?}"));
-        }
-        Some(Difference::Later) if !errors.iter().any(|error| error.contains("not supported yet")) => {
-            complaints.push(format!("no error says that it is not supported yet: {errors:?}"));
         }
         None if !errors.is_empty() => complaints.push(format!("unexpected errors: {errors:?}")),
         _ => {}
@@ -223,7 +231,7 @@ fn expected(
             pools.get_mut(*name).unwrap().extend(ids(more));
             pools
         }
-        Some(Difference::Refused(_) | Difference::Later) => BTreeMap::new(),
+        Some(Difference::Refused(_)) => BTreeMap::new(),
     }
 }
 

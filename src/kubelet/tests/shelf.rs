@@ -92,6 +92,7 @@ impl Pool for Shelf {
                 variables: [("IDS".to_owned(), ids.join(","))].into(),
                 nodes: ids.iter().map(|id| DeviceNode::same(format!("/dev/{id}"))).collect(),
                 mounts: vec![Mount { host: "/host".to_owned(), container: "/container".to_owned() }],
+                uacce_links: Default::default(),
                 cdi_devices: ids.iter().map(|id| format!("example.com/probe={id}")).collect(),
                 annotations: [("key".to_owned(), "value".to_owned())].into(),
                 files: Vec::new(),
