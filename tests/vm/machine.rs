@@ -74,7 +74,7 @@ impl Machine {
             }
         }
         // The first of them needs the second.
-        for module in ["kaesim", "uacce", "pci_pf_stub", "bonding"] {
+        for module in ["kaesim", "uacce", "pci_pf_stub", "bonding", "e1000"] {
             if Path::new("/sys/module").join(module).exists() {
                 run("rmmod", &[module])?;
             }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::machine::{DRIVE, PF0, PF1};
+use super::machine::{DRIVE, PF0, PF1, SHARED};
 use super::node::{Node, node_of};
 use super::{Machine, Outcome, Scenario, scenario};
 
@@ -11,6 +11,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario!(Iommu, a_handed_out_group_opens),
     scenario!(NoIommu, a_handed_out_group_opens_without_an_iommu),
     scenario!(Iommu, functions_of_a_drive),
+    scenario!(Iommu, a_group_that_a_kernel_driver_holds_a_part_of),
     scenario!(Iommu, functions_come_and_go),
 ];
 
@@ -80,6 +81,22 @@ fn functions_of_a_drive(machine: &Machine) -> Outcome {
     node.offers("drive", &vfs[..1]);
     let answer = node.allocate("drive", &[&vfs[0]]).unwrap();
     open_vfio(&node_of(&answer, &group(machine, &vfs[0])?), &vfs[0]);
+    Ok(())
+}
+
+fn a_group_that_a_kernel_driver_holds_a_part_of(machine: &Machine) -> Outcome {
+    let [given, other] = SHARED;
+    machine.bind(given, "vfio-pci")?;
+    machine.load("e1000")?;
+    machine.bind(other, "e1000")?;
+    let selectors = r#""deviceType": "accelerator", "selectors": {"vendors": ["1234"], "classes": ["00ff"], "drivers": ["vfio-pci"]}"#;
+    let node = Node::start(&[("shared", selectors)]);
+    // The kernel would not let a container open it.
+    node.offers("shared", &[] as &[&str]);
+    machine.unbind(other)?;
+    node.offers("shared", &[given]);
+    let answer = node.allocate("shared", &[given]).unwrap();
+    open_vfio(&node_of(&answer, &group(machine, given)?), given);
     Ok(())
 }
 
