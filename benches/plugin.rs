@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use pcidp::config::Config;
-use pcidp::daemon::{DeviceInfoDirectory, Event, PoolService, State, step};
+use pcidp::daemon::{DeviceInfoDirectory, Event, Outputs, PoolService, State, step};
 use pcidp::host::{HostRoot, Wanted, scan};
 use pcidp::kubelet::api::deviceplugin as api;
 use pcidp::kubelet::api::deviceplugin::device_plugin_client::DevicePluginClient;
@@ -162,7 +162,11 @@ struct Served {
 impl Served {
     fn start(directory: &Path, pool: Pool, host: &HostRoot) -> Self {
         let files = DeviceInfoDirectory::new(directory.join("devinfo"));
-        let service = Arc::new(PoolService::new(host.clone(), files, pool));
+        let service = Arc::new(PoolService::new(
+            host.clone(),
+            Outputs { device_info: files, cdi: None, views: None },
+            pool,
+        ));
         let list = watch::Sender::new(DeviceList::from([]));
         let lists = list.subscribe();
         let path = directory.join("pool.sock");

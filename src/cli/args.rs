@@ -28,7 +28,7 @@ pub(super) enum Command {
     Snapshot(SnapshotArguments),
     /// Show the main job on a recorded host, without hardware, cluster or privileges
     Demo(DemoArguments),
-    /// Print a config, its schema, shell completions or the man page
+    /// Print a config, its schema, manifests, shell completions or the man page
     #[command(subcommand)]
     Generate(Generate),
 }
@@ -205,12 +205,14 @@ pub(super) struct DemoArguments {
     pub(super) verbose: bool,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(super) enum Generate {
     /// A config with every field, commented
     Config,
     /// The JSON schema of the config
     Schema,
+    /// The ConfigMap and the DaemonSet for a config, with the mounts and rights that it needs
+    Manifests(ManifestsArguments),
     /// Completions for a shell
     Completions {
         /// Which shell
@@ -219,4 +221,16 @@ pub(super) enum Generate {
     },
     /// The man page
     Man,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ManifestsArguments {
+    #[command(flatten)]
+    pub(super) config: ConfigArguments,
+    /// The namespace of all objects
+    #[arg(long, value_name = "NAME", default_value = "kube-system")]
+    pub(super) namespace: String,
+    /// The image of the DaemonSet
+    #[arg(long, value_name = "REFERENCE", default_value = super::manifests::IMAGE)]
+    pub(super) image: String,
 }

@@ -8,6 +8,7 @@ mod explain;
 mod generate;
 mod go_flags;
 mod host;
+mod manifests;
 mod run;
 mod snapshot;
 mod table;
@@ -66,7 +67,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments, &mut out),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments, &mut out),
         Command::Demo(arguments) => demo::demo(&arguments, &mut out),
-        Command::Generate(what) => generate::generate(what, &mut out),
+        Command::Generate(what) => generate::generate(&what, &mut out),
     };
     end(outcome.and_then(|()| Ok(out.flush()?)))
 }

@@ -5,6 +5,7 @@ mod allocate;
 mod cdi;
 mod cli;
 mod config;
+mod deployments;
 mod discovery;
 mod house;
 mod kae;
