@@ -233,4 +233,7 @@ pub(super) struct ManifestsArguments {
     /// The image of the DaemonSet
     #[arg(long, value_name = "REFERENCE", default_value = super::manifests::IMAGE)]
     pub(super) image: String,
+    /// Hand devices over through CDI
+    #[arg(long)]
+    pub(super) use_cdi: bool,
 }

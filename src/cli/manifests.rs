@@ -9,7 +9,7 @@ use std::io::Write;
 use super::args::ManifestsArguments;
 use super::{ConfigFile, Failure, Outcome};
 use crate::config::{Config, DeviceType};
-use crate::daemon::{DEVICE_INFO_DIRECTORY, DEVICE_PLUGIN_DIRECTORY};
+use crate::daemon::{CDI_DIRECTORY, DEVICE_INFO_DIRECTORY, DEVICE_PLUGIN_DIRECTORY};
 
 /// The image that `deployments/build-image` makes.
 pub(super) const IMAGE: &str = concat!("localhost/pcidp:", env!("CARGO_PKG_VERSION"));
@@ -146,6 +146,9 @@ spec:
     if arguments.config.resource_prefix != DEFAULT_PREFIX {
         container_arguments.push(format!("--resource-prefix={}", arguments.config.resource_prefix));
     }
+    if arguments.use_cdi {
+        container_arguments.push("--use-cdi".to_owned());
+    }
     let _ = write!(
         text,
         "      serviceAccountName: sriov-device-plugin
@@ -168,6 +171,22 @@ spec:
     );
     for argument in container_arguments {
         let _ = writeln!(text, "        - {argument}");
+    }
+    let (mut cdi_mount, mut cdi_volume) = (String::new(), String::new());
+    if arguments.use_cdi {
+        cdi_mount = format!(
+            "        # CDI specs for the container runtime.
+        - name: dynamic-cdi
+          mountPath: {CDI_DIRECTORY}
+"
+        );
+        cdi_volume = format!(
+            "      - name: dynamic-cdi
+        hostPath:
+          path: {CDI_DIRECTORY}
+          type: DirectoryOrCreate
+"
+        );
     }
     let _ = write!(
         text,
@@ -195,7 +214,7 @@ spec:
         # Device-information files for Multus and CNI plugins.
         - name: device-info
           mountPath: {DEVICE_INFO_DIRECTORY}
-        - name: config-volume
+{cdi_mount}        - name: config-volume
           mountPath: {CONFIG_DIRECTORY}
           readOnly: true
       volumes:
@@ -207,7 +226,7 @@ spec:
         hostPath:
           path: {DEVICE_INFO_DIRECTORY}
           type: DirectoryOrCreate
-      - name: config-volume
+{cdi_volume}      - name: config-volume
         configMap:
           name: sriovdp-config
           items:

@@ -1,12 +1,13 @@
 //! Sockets of our own: their names, binding, and leaving others' alone.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::stat::Mode;
 use tokio::net::UnixListener;
 
 use super::watch::SocketIdentity;
@@ -155,11 +156,11 @@ impl OwnSocket {
             bound => bound,
         };
         let listener = listener.map_err(failed)?;
-        let pin = OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(failed)?;
+        // Not by `OpenOptions::custom_flags`: it drops all bits of `O_ACCMODE`, and in musl, `O_PATH` is one of them
+        // (<https://git.musl-libc.org/cgit/musl/tree/include/fcntl.h>).
+        let pin = open(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(|errno| failed(errno.into()))?;
+        let pin = File::from(pin);
         let identity = pin.metadata().map_err(failed)?;
         let identity = SocketIdentity::from_metadata(&identity)
             .ok_or_else(|| failed(io::Error::other("another file took its place")))?;

@@ -158,6 +158,11 @@ fn manifests_are_refused_for_a_config_with_an_error() {
     assert!(output.stdout.is_empty());
 }
 
+fn mounts(container: &Value) -> Vec<String> {
+    let mounts = container["volumeMounts"].as_array().unwrap().iter();
+    mounts.map(|mount| mount["mountPath"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn the_daemon_set_has_no_right_that_it_does_not_need() {
     let documents = yaml(&read("deployments/sriovdp-daemonset.yaml"));
@@ -177,13 +182,18 @@ fn the_daemon_set_has_no_right_that_it_does_not_need() {
     assert_eq!(pod["securityContext"], json!({"seccompProfile": {"type": "RuntimeDefault"}}));
     assert_eq!(pod["automountServiceAccountToken"], false);
     assert_eq!(of_kind(&documents, "ServiceAccount")["automountServiceAccountToken"], false);
-    let mounts = container["volumeMounts"].as_array().unwrap();
-    let mounts: Vec<&str> = mounts.iter().map(|mount| mount["mountPath"].as_str().unwrap()).collect();
-    assert_eq!(
-        mounts,
-        ["/var/lib/kubelet/device-plugins", "/var/run/k8s.cni.cncf.io/devinfo/dp", "/etc/pcidp"]
-    );
-    assert_eq!(pod["volumes"].as_array().unwrap().len(), mounts.len());
+    let (kubelet, files) = ("/var/lib/kubelet/device-plugins", "/var/run/k8s.cni.cncf.io/devinfo/dp");
+    assert_eq!(mounts(container), [kubelet, files, "/etc/pcidp"]);
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), 3);
+
+    let documents =
+        pcidp(&["generate", "manifests", "--config-file", "examples/quickstart.json", "--use-cdi"]);
+    let documents = yaml(&documents);
+    let pod = &of_kind(&documents, "DaemonSet")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["args"], json!(["--log-level=info", "--use-cdi"]));
+    assert_eq!(mounts(container), [kubelet, files, "/var/run/cdi", "/etc/pcidp"]);
+    assert_eq!(pod["volumes"][2]["hostPath"]["path"], "/var/run/cdi");
 }
 
 #[test]
@@ -317,10 +327,13 @@ fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// A helm that was built from its module takes an old version for granted where no cluster answers.
+const KUBERNETES: &str = "--kube-version=1.34.0";
+
 fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let output = Command::new(helm)
         .current_dir(root())
-        .args(["template", "pcidp", "deployments/charts/pcidp", "--namespace", "kube-system"])
+        .args(["template", "pcidp", "deployments/charts/pcidp", "--namespace", "kube-system", KUBERNETES])
         .args(arguments)
         .output()
         .unwrap();
@@ -335,7 +348,7 @@ fn the_chart_gives_the_pod_of_the_plain_manifest() {
     let Some(helm) = tool("helm") else { return };
     let lint = Command::new(&helm)
         .current_dir(root())
-        .args(["lint", "--strict", "deployments/charts/pcidp"])
+        .args(["lint", "--strict", KUBERNETES, "deployments/charts/pcidp"])
         .output()
         .unwrap();
     assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
@@ -369,6 +382,7 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
             "--set=image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
             "--set=imagePullSecrets[0].name=key",
             "--set=selinux.type=container_device_plugin_t",
+            "--set=useCdi=true",
             "--set=extraArgs[0]=--strict",
             "--set=updateStrategy.maxSurge=1",
             "--set=existingConfigMap=mine",
@@ -389,7 +403,9 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
     assert_eq!(pod["securityContext"]["seLinuxOptions"], json!({"type": "container_device_plugin_t"}));
     assert_eq!(pod["serviceAccountName"], "default");
     assert_eq!(pod["nodeSelector"]["kae"], "yes");
-    assert_eq!(pod["volumes"][2]["configMap"]["name"], "mine");
+    assert_eq!(mounts(container)[2], "/var/run/cdi");
+    assert_eq!(pod["volumes"][2]["hostPath"]["path"], "/var/run/cdi");
+    assert_eq!(pod["volumes"][3]["configMap"]["name"], "mine");
     for wrong in
         ["--set=tolerance=1", "--set=image.tga=1", "--set=logLevel=loud", "--set=pools[0].selectors=1"]
     {
@@ -401,9 +417,11 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
 #[test]
 fn the_overlays_build_and_only_one_of_them_is_privileged() {
     let Some(kubectl) = tool("kubectl") else { return };
-    for (overlay, privileged, namespace) in
-        [("drop-in-privileged", true, "kube-system"), ("least-privilege", false, "pcidp-system")]
-    {
+    for (overlay, privileged, namespace) in [
+        ("cdi", false, "kube-system"),
+        ("drop-in-privileged", true, "kube-system"),
+        ("least-privilege", false, "pcidp-system"),
+    ] {
         let output = Command::new(&kubectl)
             .current_dir(root())
             .args(["kustomize", &format!("deployments/kustomize/overlays/{overlay}")])
@@ -415,6 +433,7 @@ fn the_overlays_build_and_only_one_of_them_is_privileged() {
         let container = &set["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["securityContext"]["privileged"], privileged, "{overlay}");
         assert_eq!(set["metadata"]["namespace"], namespace);
+        assert_eq!(mounts(container).contains(&"/var/run/cdi".to_owned()), overlay == "cdi");
         assert_eq!(of_kind(&documents, "ConfigMap")["metadata"]["namespace"], namespace);
     }
 }
