@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -19,6 +18,7 @@ const CANNOT_HAVE_ONE: i32 = 77;
 /// A scenario may take long, but not all of them do.
 const SECONDS_FOR_ALL: usize = 300;
 const SECONDS_FOR_EACH: usize = 90;
+const ATTEMPTS: usize = 2;
 /// How much of a log is worth a look.
 const LAST_LINES: usize = 80;
 
@@ -78,7 +78,7 @@ enum Unbooted {
     Failed(String),
 }
 
-static SETUP: OnceLock<Result<(), Unbooted>> = OnceLock::new();
+static SETUP: OnceLock<Result<PathBuf, Unbooted>> = OnceLock::new();
 static BOOTS: [OnceLock<Run>; 3] = [const { OnceLock::new() }; 3];
 
 impl Boot {
@@ -121,40 +121,46 @@ fn outcome(scenario: &Scenario) -> Result<Completion, Failed> {
 
 fn boot(boot: Boot) -> Run {
     let failed = |what: &str, error: io::Error| Unbooted::Failed(format!("{what}: {error}"));
-    SETUP.get_or_init(setup).clone()?;
-    let names = selected(boot);
+    let machine = SETUP.get_or_init(setup).as_ref().map_err(Clone::clone)?;
+    let mut names = selected(boot);
     let directory = boot.directory();
-    prepare(&directory, &names).map_err(|error| failed("cannot prepare the machine's files", error))?;
     let out = directory.join("out");
-    for attempt in 1..=2 {
+    prepare(&directory).map_err(|error| failed("cannot prepare the machine's files", error))?;
+    let mut verdicts = HashMap::new();
+    // An emulator may die under whoever is in it: the others get another machine.
+    for attempt in 1..=ATTEMPTS {
+        order(&directory, &names).map_err(|error| failed("cannot write what to run", error))?;
         let limit = SECONDS_FOR_ALL + SECONDS_FOR_EACH * names.len();
         let output = Command::new(program("run"))
             .args([directory.join("cmd"), out.clone()])
+            .env("VM_MACHINE", machine)
             .env("VM_LIMIT", limit.to_string())
             .env("VM_IOMMU", if boot == Boot::NoIommu { "none" } else { "intel" })
             .stdin(Stdio::null())
             .output()
             .map_err(|error| failed("tests/vm/run", error))?;
-        if let Ok(results) = fs::read_to_string(out.join(guest::RESULTS)) {
-            return Ok(parse(&results));
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        verdicts.extend(parse(&fs::read_to_string(out.join(guest::RESULTS)).unwrap_or_default()));
+        names.retain(|name| !verdicts.contains_key(*name));
+        if names.is_empty() {
+            return Ok(verdicts);
         }
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() {
-            return Err(Unbooted::Failed(format!("the machine ran nothing: {complaint}")));
-        }
-        println!("vm: the machine does not boot (attempt {attempt} of 2): {complaint}");
+        println!("vm: the machine ended too early (attempt {attempt} of {ATTEMPTS}): {complaint}");
     }
-    Err(Unbooted::Skipped(format!("the machine does not boot; see {}", out.display())))
+    match verdicts.is_empty() {
+        true => Err(Unbooted::Skipped(format!("the machine does not boot; see {}", out.display()))),
+        false => Ok(verdicts),
+    }
 }
 
 /// Builds the machine where it is not there yet.
-fn setup() -> Result<(), Unbooted> {
+fn setup() -> Result<PathBuf, Unbooted> {
     let output = Command::new(program("setup")).stdin(Stdio::null()).output();
     let output = output.map_err(|error| Unbooted::Failed(format!("tests/vm/setup: {error}")))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     let last = complaint.lines().last().unwrap_or("no word of it").to_owned();
     match output.status.code() {
-        Some(0) => Ok(()),
+        Some(0) => Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
         Some(CANNOT_HAVE_ONE) => Err(Unbooted::Skipped(last)),
         _ => Err(Unbooted::Failed(format!("tests/vm/setup: {}\n{complaint}", output.status))),
     }
@@ -179,8 +185,8 @@ fn selected(boot: Boot) -> Vec<&'static str> {
         .collect()
 }
 
-/// The directory that the guest sees: both programs, the kept recordings, and what to run.
-fn prepare(directory: &Path, names: &[&str]) -> io::Result<()> {
+/// The directory that the guest sees: both programs, and the kept recordings.
+fn prepare(directory: &Path) -> io::Result<()> {
     if directory.exists() {
         fs::remove_dir_all(directory)?;
     }
@@ -197,11 +203,6 @@ fn prepare(directory: &Path, names: &[&str]) -> io::Result<()> {
     if env::var_os("PCIDP_VM_RECORD").is_some() {
         fs::write(command.join(recordings::RECORD), "")?;
     }
-    let mut orders = String::new();
-    for name in names {
-        let _ = writeln!(orders, "{name}");
-    }
-    fs::write(command.join(guest::ORDERS), orders)?;
     // From memory: every page of a program is a question to the host otherwise.
     let text = format!(
         "#!/bin/sh\ncp /cmd/pcidp /cmd/scenarios-of-vm /run/ && {}={} exec /run/scenarios-of-vm\n",
@@ -211,6 +212,15 @@ fn prepare(directory: &Path, names: &[&str]) -> io::Result<()> {
     let run = command.join("run");
     fs::write(&run, text)?;
     fs::set_permissions(&run, fs::Permissions::from_mode(0o755))
+}
+
+/// Tells the guest what to run.
+fn order(directory: &Path, names: &[&str]) -> io::Result<()> {
+    fs::write(directory.join("cmd").join(guest::ORDERS), names.join("\n"))?;
+    match fs::remove_file(directory.join("out").join(guest::RESULTS)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// A copy without debug information: a tenth of the size, and the guest has little memory.
