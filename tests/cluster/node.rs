@@ -213,19 +213,12 @@ impl Node {
             let _ = file.seek(SeekFrom::Start(self.kubelet_log_from));
             let _ = file.read_to_string(&mut log);
         }
-        let about = [
-            "device plugin",
-            "Device plugin",
-            "devicemanager",
-            "endpoint.go",
-            "manager.go",
-            "_INFO",
-            "pcidp",
-            ".sock",
-        ];
+        let about = ["evice plugin", "evice-plugin", "devicemanager", "/endpoint.go", "plugin_watcher", "PCIDEVICE", ".sock"];
         let lines: Vec<&str> =
             log.lines().filter(|line| about.iter().any(|word| line.contains(word))).collect();
-        lines[lines.len().saturating_sub(40)..].join("\n")
+        // The kubelet prints whole objects.
+        let shortened = lines.iter().rev().take(40).rev().map(|line| line.chars().take(400).collect::<String>());
+        shortened.collect::<Vec<_>>().join("\n")
     }
 
     /// For a person: how to enter.

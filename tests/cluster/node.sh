@@ -33,9 +33,11 @@ for above in $(cgroups); do
 done
 trap 'remove_cgroup "$CGROUP"' EXIT
 
+# A process in the background has no standard input but by another number.
+exec 3<&0
 # The first process in the namespace of processes takes all others with it.
 unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
-  sh -euc 'hostname node1; sh "$0/host.sh" "$4" >&2; sh "$0/up.sh" "$1" "$2" "$3" >&2 < /dev/null; echo up; cat > /dev/null' "$here" "$@" <&0 &
+  sh -euc 'hostname node1; sh "$0/host.sh" "$4" >&2; sh "$0/up.sh" "$1" "$2" "$3" >&2 < /dev/null; echo up; cat > /dev/null' "$here" "$@" <&3 &
 while ! first=$(cat "/proc/$!/task/$!/children") || [ -z "$first" ]; do sleep 0.05; done
 echo "first ${first% }"
 wait $!
