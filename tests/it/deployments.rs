@@ -1,7 +1,7 @@
 //! What ships beside the binary: manifests, the chart, the examples.
 
 use std::fs;
-use std::io::Write;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,0 +1,37 @@
+//! The Helm chart.
+
+use std::collections::BTreeSet;
+
+use crate::node::{LIMIT, Node, root};
+use crate::outcome::{Outcome, must, same};
+use crate::plugin;
+
+const RESOURCE: &str = "intel.com/intel_sriov_dpdk";
+
+pub(crate) fn an_upgrade_of_the_chart_never_drops_a_device(node: &Node) -> Outcome {
+    plugin::remove(node)?;
+    let chart = root().join("deployments/charts/pcidp");
+    let helm = |what: &str| {
+        node.shell(&format!(
+            "helm -n kube-system {what}",
+            what = what.replace("CHART", &chart.display().to_string())
+        ))
+    };
+    helm("install pcidp CHART")?;
+    node.wait_for_capacity(RESOURCE, 2)?;
+    let rolled = || node.kubectl(&format!("-n kube-system rollout status daemonset --timeout={LIMIT}s"));
+    rolled()?;
+    let before = node.shell("pidof pcidp")?;
+
+    let path = format!("{{.status.allocatable.{}}}", RESOURCE.replace('.', "\\."));
+    node.shell(&format!(
+        "kubectl get node node1 --watch -o 'jsonpath={path}{{\"\\n\"}}' > /run/tmp/seen 2>&1 < /dev/null & echo $! > /run/tmp/watch"
+    ))?;
+    helm("upgrade pcidp CHART --set logFormat=json")?;
+    rolled()?;
+    must(node.shell("pidof pcidp")? != before, "another process serves now")?;
+    node.shell("kill $(cat /run/tmp/watch)")?;
+    let seen: BTreeSet<String> = node.shell("cat /run/tmp/seen")?.lines().map(str::to_owned).collect();
+    helm("uninstall pcidp --wait")?;
+    same("numbers of devices that the node ever offered", seen, BTreeSet::from(["2".to_owned()]))
+}
