@@ -213,11 +213,20 @@ impl Node {
             let _ = file.seek(SeekFrom::Start(self.kubelet_log_from));
             let _ = file.read_to_string(&mut log);
         }
-        let about = ["evice plugin", "evice-plugin", "devicemanager", "/endpoint.go", "plugin_watcher", "PCIDEVICE", ".sock"];
+        let about = [
+            "evice plugin",
+            "evice-plugin",
+            "devicemanager",
+            "/endpoint.go",
+            "plugin_watcher",
+            "PCIDEVICE",
+            ".sock",
+        ];
         let lines: Vec<&str> =
             log.lines().filter(|line| about.iter().any(|word| line.contains(word))).collect();
         // The kubelet prints whole objects.
-        let shortened = lines.iter().rev().take(40).rev().map(|line| line.chars().take(400).collect::<String>());
+        let shortened =
+            lines.iter().rev().take(40).rev().map(|line| line.chars().take(400).collect::<String>());
         shortened.collect::<Vec<_>>().join("\n")
     }
 
