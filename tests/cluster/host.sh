@@ -20,6 +20,8 @@ mkdir -p "$tree/sys/fs/cgroup" "$tree/sys/fs/bpf" "$tree/sys/devices/system" "$t
 for virtual in "$real"/sys/devices/virtual/*; do
   mkdir -p "$tree/sys/devices/virtual/${virtual##*/}"
 done
+# A recording holds no folders of drivers and groups, and CNI plugins follow the links to them.
+find "$tree/sys" -type l '(' -name driver -o -name iommu_group ')' -exec readlink -m '{}' + | sort -u | xargs -r mkdir -p
 mount --bind "$tree/sys" /sys
 mount --rbind "$real/sys/fs/cgroup" /sys/fs/cgroup
 for part in devices/system kernel/mm; do mount --bind "$real/sys/$part" /sys/$part; done

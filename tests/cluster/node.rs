@@ -84,7 +84,7 @@ impl Node {
         Ok(Self { outer, first, path, kubelet_log_from: 0, _boot_log: boot_log })
     }
 
-    /// A path of the node, as this process reaches it.
+    /// A path of the node without absolute links in it, as this process reaches it.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.first))
     }
@@ -163,10 +163,9 @@ impl Node {
         self.get("node/node1", &format!(".status.allocatable.{}", resource.replace('.', "\\.")))
     }
 
-    /// Reads a file of the node.
+    /// Reads a file of the node. Links in its path lead where they lead there, unlike those below [`Node::at`].
     pub(crate) fn read(&self, path: &str) -> Outcome<String> {
-        let error = |error| Failure::Product(format!("cannot read {path} of the node: {error}"));
-        fs::read_to_string(self.at(path)).map_err(error)
+        self.shell(&format!("cat '{path}'"))
     }
 
     /// From here on the kubelet's log belongs to another scenario.
@@ -197,6 +196,7 @@ impl Node {
             or_why(self.shell("kubectl get events -A --sort-by=.lastTimestamp | tail -n 25")),
         );
         tell("log of the plugin", or_why(self.shell("tail -n 60 /var/log/pods/kube-system_*/*/*.log")));
+        tell("Multus", or_why(self.shell("tail -n 20 /run/cluster/log/multus.log | cut -c1-1500")));
         tell("the kubelet about us", self.kubelet_lines());
         let pcidp = env!("CARGO_BIN_EXE_pcidp");
         let devices = format!(

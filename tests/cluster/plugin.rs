@@ -75,7 +75,8 @@ pub(crate) fn remove(node: &Node) -> Outcome {
     node.kubectl(&format!(
         "-n kube-system delete daemonset --all --cascade=foreground --wait --timeout={LIMIT}s"
     ))?;
-    node.kubectl("-n kube-system delete configmap --ignore-not-found sriovdp-config device-plugin-config")?;
+    let others = "configmap/sriovdp-config configmap/device-plugin-config serviceaccount/sriov-device-plugin";
+    node.kubectl(&format!("-n kube-system delete --ignore-not-found {others}"))?;
     for resource in offered(node)? {
         node.wait_for_capacity(&resource, 0)?;
     }

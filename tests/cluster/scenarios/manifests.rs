@@ -41,7 +41,7 @@ pub(crate) fn pod_security_objects_to_nothing_but_host_network_and_host_paths(no
     {
         must(!objections[0].contains(forbidden), format!("no objection to {forbidden}: {}", objections[0]))?;
     }
-    for known in ["host namespaces (hostNetwork=true)", "hostPath volumes"] {
+    for known in ["hostNetwork=true", "restricted volume type \"hostPath\""] {
         must(objections[0].contains(known), format!("an objection to {known}: {}", objections[0]))?;
     }
     Ok(())

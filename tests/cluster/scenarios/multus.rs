@@ -51,8 +51,9 @@ fn still_offered(node: &Node) -> Outcome {
 
 fn netdevs(node: &Node) -> Outcome<Vec<String>> {
     let links = node.shell("ip -o link show")?;
-    let names =
-        links.lines().filter_map(|line| line.split([' ', '@', ':']).find(|word| word.starts_with("ens0f0v")));
+    // `4: ens0f0v1@wire11: <BROADCAST…`
+    let names = links.lines().filter_map(|line| line.split(": ").nth(1)?.split('@').next());
+    let names = names.filter(|name| name.starts_with("ens0f0v"));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort();
     Ok(names)

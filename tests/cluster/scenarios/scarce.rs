@@ -12,14 +12,14 @@ pub(crate) fn of_two_pods_that_want_the_last_device_one_waits_until_it_is_free(n
     pods::run(node, &pods::pod("three", &[(RESOURCE, 3)]))?;
     pods::create(node, &[pods::pod("one", &[(RESOURCE, 1)]), pods::pod("other", &[(RESOURCE, 1)])])?;
     // The scheduler has spoken of both.
-    node.wait("pod/one pod/other --for=jsonpath={.status.conditions[?(@.type==\"PodScheduled\")].status}")?;
-    let phase = |name: &str| node.get(&format!("pod {name}"), ".status.phase");
-    let (winner, loser) = match (phase("one")?.as_str(), phase("other")?.as_str()) {
-        ("Pending", _) => ("other", "one"),
-        _ => ("one", "other"),
+    let scheduled = ".status.conditions[?(@.type==\"PodScheduled\")].status";
+    node.wait(&format!("pod/one pod/other --for=jsonpath={{{scheduled}}}"))?;
+    let (winner, loser) = match node.get("pod one", scheduled)?.as_str() {
+        "True" => ("one", "other"),
+        _ => ("other", "one"),
     };
     node.wait(&format!("pod/{winner} --for=condition=Ready"))?;
-    same("the loser", phase(loser)?, "Pending")?;
+    same("the other", node.get(&format!("pod {loser}"), ".status.phase")?, "Pending")?;
     let freed = pods::devices(node, winner, VARIABLE)?;
     pods::delete(node, winner)?;
     node.wait(&format!("pod/{loser} --for=condition=Ready"))?;
