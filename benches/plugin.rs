@@ -59,7 +59,7 @@ fn list_update(criterion: &mut Criterion) {
     let inventories = [without_a_driver(&inventory), inventory];
     let mut group = criterion.benchmark_group("list_update");
 
-    let mut state = Some(step(State::new(config), Event::Scanned(inventories[1].clone())).0);
+    let mut state = Some(step(State::new(config), Event::Scanned(inventories[0].clone())).0);
     let mut turn = 0;
     let mut next = || {
         turn += 1;

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Kubernetes device plugin for PCI devices: SR-IOV functions and accelerators.
 #[derive(Debug, Parser)]
-#[command(name = "pcidp", version, args_conflicts_with_subcommands = true)]
+#[command(name = "pcidp", version, args_conflicts_with_subcommands = true, args_override_self = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Option<Command>,

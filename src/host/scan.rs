@@ -180,27 +180,12 @@ impl<'a> Scan<'a> {
             true => userspace::iommu_group(host, &directory).map_err(whole)?,
             false => None,
         };
-        let device = Device {
-            id: DeviceId::from(address),
-            address,
-            vendor,
-            device: device_id,
-            class,
-            function,
-            driver,
-            netdevs: Vec::new(),
-            numa_node,
-            iommu_group,
-            acpi_index,
-            vfio: None,
-            uio: None,
-            rdma: None,
-            vdpa: None,
-            representor,
-            uacce: None,
-            default_route: None,
-            absent_nodes: Vec::new(),
-        };
+        let mut device = Device::bare(DeviceId::from(address), address, (vendor, device_id), class, function);
+        device.driver = driver;
+        device.numa_node = numa_node;
+        device.iommu_group = iommu_group;
+        device.acpi_index = acpi_index;
+        device.representor = representor;
         self.finish(device, &directory, &entries).map(Some)
     }
 
@@ -224,27 +209,12 @@ impl<'a> Scan<'a> {
             index,
             auxiliary_type: auxiliary::SUBFUNCTION.to_owned(),
         };
-        let device = Device {
-            id: DeviceId::from(id),
-            address: parent,
-            vendor: pci::number(host, &above, "vendor")?,
-            device: pci::number(host, &above, "device")?,
-            class,
-            driver: pci::driver(host, &above, &parent_entries).map_err(whole)?,
-            netdevs: Vec::new(),
-            numa_node: self.numa_node(&above, &parent_entries, &function),
-            function,
-            iommu_group: None,
-            acpi_index: None,
-            vfio: None,
-            uio: None,
-            rdma: None,
-            vdpa: None,
-            representor,
-            uacce: None,
-            default_route: None,
-            absent_nodes: Vec::new(),
-        };
+        let ids = (pci::number(host, &above, "vendor")?, pci::number(host, &above, "device")?);
+        let numa_node = self.numa_node(&above, &parent_entries, &function);
+        let mut device = Device::bare(DeviceId::from(id), parent, ids, class, function);
+        device.driver = pci::driver(host, &above, &parent_entries).map_err(whole)?;
+        device.numa_node = numa_node;
+        device.representor = representor;
         self.finish(device, &directory, &entries).map(Some)
     }
 

@@ -259,6 +259,37 @@ pub struct Device {
 }
 
 impl Device {
+    /// A device of which no more is known yet than what it is.
+    pub fn bare(
+        id: DeviceId,
+        address: PciAddress,
+        (vendor, device): (HexId, HexId),
+        class: PciClass,
+        function: Function,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            vendor,
+            device,
+            class,
+            function,
+            driver: None,
+            netdevs: Vec::new(),
+            numa_node: None,
+            iommu_group: None,
+            acpi_index: None,
+            vfio: None,
+            uio: None,
+            rdma: None,
+            vdpa: None,
+            representor: None,
+            uacce: None,
+            default_route: None,
+            absent_nodes: Vec::new(),
+        }
+    }
+
     /// The PF, for a VF or an SF.
     pub fn pf(&self) -> Option<&PhysicalFunction> {
         match &self.function {
