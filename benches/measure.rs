@@ -172,9 +172,9 @@ impl Plugin {
         let resource = state.resource("intel.com/pool_00");
         let socket = sockets.join(&resource.registrations.last().unwrap().request.endpoint);
         let mut client = DevicePluginClient::new(Connection::open(&socket).await.unwrap());
-        // Functions for guests are the odd ones: in the pool's sorted list, every second from the first on or the second.
+        // Functions for guests are the odd ones.
         let ids: Vec<String> = resource.devices().iter().map(|device| device.id.clone()).collect();
-        let ids: Vec<String> = ids.into_iter().step_by(2).collect();
+        let ids: Vec<String> = ids.into_iter().skip(1).step_by(2).collect();
         let ids = ids[..8].to_vec();
         let mut first = Vec::new();
         let mut again = Vec::new();
