@@ -28,7 +28,6 @@ pub(super) fn read(host: &HostRoot, directory: &str, entries: &[String]) -> io::
             .unwrap_or_default(),
         isolated: attribute("isolate").is_some_and(|text| text == "1"),
         dev_state: attribute("dev_state").and_then(|text| text.parse().ok()),
-        available_instances: attribute("available_instances").and_then(|text| text.parse().ok()),
         class_link: host.link(&format!("/sys/class/uacce/{name}")).ok(),
         name,
     }))

@@ -209,8 +209,6 @@ pub struct Uacce {
     pub isolated: bool,
     /// The KAE driver's `dev_state`: 0 is normal, -1 stopped.
     pub dev_state: Option<i64>,
-    /// Free queues.
-    pub available_instances: Option<u64>,
     /// Where the entry in `/sys/class/uacce` points to.
     pub class_link: Option<String>,
 }
