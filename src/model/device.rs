@@ -1,6 +1,7 @@
 //! A device of a host, as one scan saw it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -59,7 +60,7 @@ pub enum Function {
     /// A virtual function whose PF is known.
     Virtual {
         /// Its PF.
-        pf: PhysicalFunction,
+        pf: Arc<PhysicalFunction>,
         /// Its index among the `virtfn*` links of the PF; `None` where the PF does not list it.
         index: Option<u32>,
     },
@@ -68,7 +69,7 @@ pub enum Function {
     /// A subfunction: an auxiliary device below a PCI function, which is its PF.
     Sub {
         /// The nearest PCI function above it. Ids, class and driver of the device are those of this function.
-        pf: PhysicalFunction,
+        pf: Arc<PhysicalFunction>,
         /// `sfnum`.
         index: Option<u32>,
         /// The type in its name: the `sf` of `mlx5_core.sf.4`.
