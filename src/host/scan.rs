@@ -126,9 +126,9 @@ fn handles(device: &mut Device, function: &Directory<'_>, wanted: WantedHandles)
     let host = function.host();
     device.vfio = userspace::vfio(function, device.driver.as_deref(), wanted.cdev)?;
     device.uio = userspace::uio(function)?;
-    device.uacce = uacce::read(function)?;
-    device.rdma = if wanted.rdma { rdma::read(function, wanted.p_key)? } else { None };
-    device.vdpa = if wanted.vdpa { vdpa::read(function)? } else { None };
+    device.uacce = uacce::read(function)?.map(Box::new);
+    device.rdma = if wanted.rdma { rdma::read(function, wanted.p_key)?.map(Box::new) } else { None };
+    device.vdpa = if wanted.vdpa { vdpa::read(function)?.map(Box::new) } else { None };
     device.absent_nodes = device
         .required_nodes()
         .into_iter()
@@ -266,7 +266,8 @@ impl<'a> Scan<'a> {
         let facts = wanted.netdevs(device.pf().is_some());
         device.netdevs = net::of_function(function, facts).map_err(whole)?.own;
         net::add_alternative_names(&mut device.netdevs, alternative_names);
-        device.default_route = device.netdevs.iter().find_map(|netdev| uplinks.of(netdev)).cloned();
+        device.default_route =
+            device.netdevs.iter().find_map(|netdev| uplinks.of(netdev)).cloned().map(Box::new);
         handles(&mut device, function, wanted.handles()).map_err(whole)?;
         Ok(device)
     }
