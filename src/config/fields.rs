@@ -247,8 +247,7 @@ pub static FIELDS: &[Field] = &[
     selector("linkTypes", Kind::List(Entry::Word(LinkType::words)), r#"["ether"]"#,
         "Link types of the netdev, else of the PF.").only(NET_AUXILIARY),
     selector("ddpProfiles", Kind::List(Entry::Text), r#"["GTPv1-C/U IPv4/IPv6 payload"]"#,
-        "Names of the loaded DDP package.")
-        .unsupported()
+        "Names of the loaded DDP package, of the function or of its PF.")
         .only(NET),
     selector("pKeys", Kind::List(Entry::HexId), r#"["0x8001"]"#,
         "Default InfiniBand partition keys.")

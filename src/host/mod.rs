@@ -1,6 +1,8 @@
 //! Floor 2: the only reader of a machine.
 
 mod auxiliary;
+mod ddptool;
+mod devlink;
 mod net;
 pub mod netlink;
 mod pci;

@@ -1,11 +1,49 @@
 //! The netdevs of a PCI function.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
 use super::HostRoot;
+use super::netlink::Link;
 use super::wanted::WantedNetdevs;
 use crate::model::{LinkType, Netdev};
+
+/// The interfaces as netlink told them when the pass began.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    alternative_names: HashMap<String, Vec<String>>,
+    names: HashMap<u32, String>,
+    /// Names that are new since, with the earlier ones.
+    renamed: RefCell<HashMap<String, String>>,
+}
+
+impl Links {
+    pub(super) fn new(links: Vec<Link>) -> Self {
+        let names = links.iter().map(|link| (link.index, link.name.clone())).collect();
+        let alternative_names = links.into_iter().map(|link| (link.name, link.alternative_names)).collect();
+        Self { alternative_names, names, renamed: RefCell::default() }
+    }
+
+    /// The alternative names of a netdev. One that was renamed since netlink told them is found by its index.
+    fn alternative_names(&self, host: &HostRoot, directory: &str, name: &str) -> Vec<String> {
+        if let Some(known) = self.alternative_names.get(name) {
+            return known.clone();
+        }
+        if self.names.is_empty() {
+            return Vec::new();
+        }
+        let index = host.read(&format!("{directory}/{name}/ifindex")).ok().and_then(|text| text.parse().ok());
+        let Some(earlier) = index.and_then(|index: u32| self.names.get(&index)) else { return Vec::new() };
+        self.renamed.borrow_mut().insert(name.to_owned(), earlier.clone());
+        self.alternative_names.get(earlier).cloned().unwrap_or_default()
+    }
+
+    /// The name under which netlink told a netdev that has been read.
+    pub(super) fn told_as(&self, name: &str) -> String {
+        self.renamed.borrow().get(name).map_or(name, String::as_str).to_owned()
+    }
+}
 
 /// The netdevs below a function.
 #[derive(Debug, Default)]
@@ -17,11 +55,15 @@ pub(super) struct Netdevs {
 }
 
 /// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between.
+///
+/// `is_legacy` is asked only where a port name looks like a representor's.
 pub(super) fn of_function(
     host: &HostRoot,
     directory: &str,
     entries: &[String],
     wanted: WantedNetdevs,
+    links: &Links,
+    is_legacy: impl FnOnce() -> bool,
 ) -> io::Result<Netdevs> {
     let mut netdevs = Vec::new();
     for entry in entries {
@@ -39,14 +81,22 @@ pub(super) fn of_function(
             _ => {}
         }
     }
-    Ok(without_representors(netdevs))
+    for (directory, netdev) in &mut netdevs {
+        netdev.alternative_names = links.alternative_names(host, directory, &netdev.name);
+    }
+    let netdevs: Vec<Netdev> = netdevs.into_iter().map(|(_, netdev)| netdev).collect();
+    let represents = |netdev: &Netdev| netdev.port_name.as_deref().is_some_and(is_representor);
+    match netdevs.iter().any(represents) && is_legacy() {
+        true => Ok(Netdevs { own: netdevs, representors: Vec::new() }),
+        false => Ok(without_representors(netdevs)),
+    }
 }
 
 fn below(
     host: &HostRoot,
     directory: &str,
     wanted: WantedNetdevs,
-    netdevs: &mut Vec<Netdev>,
+    netdevs: &mut Vec<(String, Netdev)>,
 ) -> io::Result<()> {
     read(host, &format!("{directory}/net"), wanted, netdevs)
 }
@@ -55,18 +105,19 @@ fn read(
     host: &HostRoot,
     directory: &str,
     wanted: WantedNetdevs,
-    netdevs: &mut Vec<Netdev>,
+    netdevs: &mut Vec<(String, Netdev)>,
 ) -> io::Result<()> {
     for name in list(host, directory)? {
         let attribute = |wanted: bool, attribute: &str| {
             wanted.then(|| host.read(&format!("{directory}/{name}/{attribute}")).ok()).flatten()
         };
-        netdevs.push(Netdev {
+        let netdev = Netdev {
             alternative_names: Vec::new(),
             link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
             port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
             name,
-        });
+        };
+        netdevs.push((directory.to_owned(), netdev));
     }
     Ok(())
 }
@@ -124,15 +175,6 @@ fn is_representor(port: &str) -> bool {
         _ => port,
     };
     port.strip_prefix("pf").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// Adds the names that netlink told.
-pub(super) fn add_alternative_names(netdevs: &mut [Netdev], known: &HashMap<String, Vec<String>>) {
-    for netdev in netdevs {
-        if let Some(names) = known.get(&netdev.name) {
-            netdev.alternative_names.clone_from(names);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::io;
 use std::str::FromStr;
 
 use super::HostRoot;
+use super::devlink::Devlink;
 use super::net;
 use super::scan::PCI_DEVICES;
 use super::wanted::WantedNetdevs;
@@ -73,6 +74,8 @@ pub(super) struct Parent {
     pub(super) function: PhysicalFunction,
     indexes: HashMap<PciAddress, u32>,
     representors: Vec<Netdev>,
+    /// It makes RDMA devices.
+    pub(super) has_rdma: bool,
 }
 
 impl Parent {
@@ -81,7 +84,7 @@ impl Parent {
         host: &HostRoot,
         address: PciAddress,
         wanted: WantedNetdevs,
-        alternative_names: &HashMap<String, Vec<String>>,
+        (links, devlink): (&net::Links, &Devlink<'_>),
         note: &mut dyn FnMut(Note),
     ) -> Self {
         let directory = directory(address);
@@ -89,6 +92,7 @@ impl Parent {
             function: PhysicalFunction { address, names: Vec::new(), link_type: None },
             indexes: HashMap::new(),
             representors: Vec::new(),
+            has_rdma: false,
         };
         let entries = match host.list(&directory) {
             Ok(entries) => entries,
@@ -106,9 +110,9 @@ impl Parent {
                 Err(error) => note(Note { path, cause: error.to_string() }),
             }
         }
-        match net::of_function(host, &directory, &entries, wanted) {
-            Ok(net::Netdevs { mut own, representors }) => {
-                net::add_alternative_names(&mut own, alternative_names);
+        parent.has_rdma = entries.iter().any(|entry| entry == "infiniband");
+        match net::of_function(host, &directory, &entries, wanted, links, || devlink.is_legacy(address)) {
+            Ok(net::Netdevs { own, representors }) => {
                 parent.function.link_type = own.iter().find_map(|netdev| netdev.link_type);
                 let names = own
                     .into_iter()

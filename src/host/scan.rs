@@ -6,8 +6,9 @@ use std::io;
 use super::HostRoot;
 use super::routes::Uplinks;
 use super::wanted::{Wanted, WantedHandles};
+use super::devlink::Devlink;
 use super::{auxiliary, net, pci, rdma, uacce, userspace, vdpa};
-use crate::model::{Device, DeviceId, Function, HexId, Inventory, Note, PciAddress, PciClass};
+use crate::model::{Device, DeviceId, Function, HexId, Inventory, Note, PciAddress, PciClass, Rdma};
 
 /// Where the kernel lists PCI functions.
 pub(super) const PCI_DEVICES: &str = "/sys/bus/pci/devices";
@@ -40,6 +41,7 @@ pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
             }
         }
     }
+    scan.notes.extend(scan.devlink.into_notes());
     Inventory::new(devices, scan.notes)
 }
 
@@ -122,7 +124,8 @@ struct Scan<'a> {
     host: &'a HostRoot,
     wanted: &'a Wanted,
     uplinks: Uplinks,
-    alternative_names: HashMap<String, Vec<String>>,
+    links: net::Links,
+    devlink: Devlink<'a>,
     parents: HashMap<PciAddress, pci::Parent>,
     bridges: HashMap<String, Option<u32>>,
     notes: Vec<Note>,
@@ -144,12 +147,12 @@ impl<'a> Scan<'a> {
         });
         let uplinks = Uplinks::new(&links, &routes);
         notes.extend(uplinks.notes.iter().cloned());
-        let named = links.into_iter().map(|link| (link.name, link.alternative_names));
         Self {
             host,
             wanted,
             uplinks,
-            alternative_names: named.filter(|(_, names)| !names.is_empty()).collect(),
+            links: net::Links::new(links),
+            devlink: Devlink::new(host),
             parents: HashMap::new(),
             bridges: HashMap::new(),
             notes,
@@ -219,15 +222,41 @@ impl<'a> Scan<'a> {
     }
 
     /// Adds netdevs and handles, which lie in the device's own directory whatever its kind.
-    fn finish(&self, mut device: Device, directory: &str, entries: &[String]) -> Result<Device, Note> {
+    fn finish(&mut self, mut device: Device, directory: &str, entries: &[String]) -> Result<Device, Note> {
         let whole = |error: io::Error| note(directory, &error);
         // Only a PF has representors beside its own netdevs.
         let wanted = self.wanted.netdevs(device.pf().is_some());
-        device.netdevs = net::of_function(self.host, directory, entries, wanted).map_err(whole)?.own;
-        net::add_alternative_names(&mut device.netdevs, &self.alternative_names);
-        device.default_route = device.netdevs.iter().find_map(|netdev| self.uplinks.of(netdev)).cloned();
+        let is_legacy = || self.devlink.is_legacy(device.address);
+        let netdevs = net::of_function(self.host, directory, entries, wanted, &self.links, is_legacy);
+        device.netdevs = netdevs.map_err(whole)?.own;
+        let told = device.netdevs.iter().map(|netdev| self.links.told_as(&netdev.name));
+        device.default_route = told.filter_map(|name| self.uplinks.of(&name)).next().cloned();
         handles(self.host, &mut device, directory, entries, self.wanted.handles()).map_err(whole)?;
+        if self.wanted.handles().rdma && device.class.is_network() {
+            self.find_moved_rdma(&mut device);
+        }
+        if self.wanted.ddp() && device.class.is_network() {
+            device.ddp_profile = self.devlink.profile(&device);
+        }
         Ok(device)
+    }
+
+    /// Tells whether a function whose RDMA devices are not here has them in a pod. devlink knows; else the directory that
+    /// they left behind tells, or the PF does, where the function's netdev is away too.
+    fn find_moved_rdma(&mut self, device: &mut Device) {
+        let is_here = device.rdma.as_ref().is_some_and(|rdma| !rdma.devices.is_empty());
+        let has_userspace_driver = device.vfio.is_some() || device.uio.is_some();
+        if is_here || device.driver.is_none() || has_userspace_driver {
+            return;
+        }
+        let pf = device.pf().map(|pf| pf.address);
+        let pf_has_rdma = pf.is_some_and(|pf| self.parent(pf).has_rdma);
+        if device.rdma.is_none() && !pf_has_rdma {
+            return;
+        }
+        let enabled = self.devlink.enables_rdma(&device.id);
+        let left_behind = device.rdma.is_some() || device.netdevs.is_empty();
+        device.rdma = enabled.unwrap_or(left_behind).then(Rdma::default);
     }
 
     /// What kind of function it is, and the netdev that represents it.
@@ -260,9 +289,9 @@ impl<'a> Scan<'a> {
 
     /// What the VFs and SFs of a PF need to know of it, read once.
     fn parent(&mut self, pf: PciAddress) -> &pci::Parent {
-        let Self { host, wanted, notes, alternative_names, parents, .. } = self;
+        let Self { host, wanted, notes, links, devlink, parents, .. } = self;
         parents.entry(pf).or_insert_with(|| {
-            pci::Parent::read(host, pf, wanted.netdevs(false), alternative_names, &mut |note| {
+            pci::Parent::read(host, pf, wanted.netdevs(false), (links, devlink), &mut |note| {
                 notes.push(note);
             })
         })

@@ -19,6 +19,7 @@ pub struct Wanted {
     vdpa: bool,
     p_keys: bool,
     cdev: bool,
+    ddp: bool,
 }
 
 /// Which facts of netdevs a scan has to read.
@@ -53,7 +54,7 @@ impl Wanted {
         wanted
     }
 
-    /// Everything that can be asked for.
+    /// Everything that can be asked for, but for DDP packages, for which a process may have to be started.
     pub fn everything() -> Self {
         Self {
             network: true,
@@ -69,6 +70,7 @@ impl Wanted {
             vdpa: true,
             p_keys: true,
             cdev: true,
+            ddp: false,
         }
     }
 
@@ -109,6 +111,7 @@ impl Wanted {
         self.rdma |= selector.is_rdma || selector.p_keys.is_some();
         self.p_keys |= selector.p_keys.is_some();
         self.vdpa |= selector.vdpa_type.is_some();
+        self.ddp |= selector.ddp_profiles.is_some();
         self.link_types |= selector.link_types.is_some();
         self.acpi_indexes |= selector.acpi_indexes.is_some();
     }
@@ -130,6 +133,11 @@ impl Wanted {
     /// Which handles matter.
     pub fn handles(&self) -> WantedHandles {
         WantedHandles { rdma: self.rdma, vdpa: self.vdpa, p_key: self.p_keys, cdev: self.cdev }
+    }
+
+    /// Whether DDP packages matter.
+    pub fn ddp(&self) -> bool {
+        self.ddp
     }
 
     /// Whether firmware indexes matter.

@@ -250,6 +250,8 @@ pub struct Device {
     pub representor: Option<String>,
     /// uacce entry.
     pub uacce: Option<Uacce>,
+    /// The DDP package that its PF runs, where a pool asks for it.
+    pub ddp_profile: Option<String>,
     /// The default route that leaves through it.
     pub default_route: Option<DefaultRoute>,
     /// Paths of its device nodes that this process would see if they existed, and does not.
@@ -283,6 +285,7 @@ impl Device {
             vdpa: None,
             representor: None,
             uacce: None,
+            ddp_profile: None,
             default_route: None,
             absent_nodes: Vec::new(),
         }

@@ -136,6 +136,7 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
         );
     }
     tests.one_of("linkTypes", selector.link_types.as_ref(), Device::link_type);
+    tests.one_of("ddpProfiles", selector.ddp_profiles.as_ref(), |device| device.ddp_profile.clone());
     if let Some(keys) = &selector.p_keys {
         let found = |device: &Device| device.rdma.as_ref().and_then(|rdma| rdma.p_key);
         let hex = |key: u16| format!("{key:#06x}");

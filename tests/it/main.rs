@@ -6,6 +6,7 @@ mod cdi;
 mod cli;
 mod config;
 mod deployments;
+mod devlink;
 mod discovery;
 mod house;
 mod kae;

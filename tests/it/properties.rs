@@ -50,6 +50,7 @@ impl Vf {
             uio: None,
             rdma: None,
             uacce: None,
+            ddp_profile: None,
             vdpa: None,
             representor: None,
             default_route: None,
