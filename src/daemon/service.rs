@@ -1,8 +1,8 @@
 //! What an endpoint asks of its pool.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
@@ -10,7 +10,7 @@ use crate::handout::{Manner, SharedNodes, handout};
 use crate::host::{self, HostRoot};
 use crate::kubelet::{PluginOptions, Refusal};
 use crate::model::{Device, Handout, Health, Mount};
-use crate::pool::{Member, Pool, health, prefer};
+use crate::pool::{Freed, Member, Pool, Warning, health, prefer, warnings};
 
 /// Where a pool writes what others read.
 #[derive(Debug, Clone)]
@@ -25,18 +25,20 @@ pub struct Outputs {
 
 /// A pool, its host and the files it writes.
 ///
-/// Nothing is remembered as taken: the kubelet keeps those books, and an Allocate can be asked twice.
+/// Nothing is remembered as taken: the kubelet keeps those books, and an Allocate can be asked twice. Only the order in
+/// which devices were freed is kept, for preferred allocation.
 #[derive(Debug)]
 pub struct PoolService {
     host: HostRoot,
     outputs: Outputs,
     pool: RwLock<Arc<Pool>>,
+    freed: Mutex<Freed>,
 }
 
 impl PoolService {
     /// A service that answers from `pool`.
     pub fn new(host: HostRoot, outputs: Outputs, pool: Pool) -> Self {
-        Self { host, outputs, pool: RwLock::new(Arc::new(pool)) }
+        Self { host, outputs, pool: RwLock::new(Arc::new(pool)), freed: Mutex::default() }
     }
 
     /// From now on, answers from this state of the pool, and brings its files up to date.
@@ -48,7 +50,21 @@ impl PoolService {
             }
         }
         self.outputs.device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
+        let known = of_members(&self.pool());
+        for warning in of_members(&pool).iter().filter(|warning| !known.contains(warning)) {
+            tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
+        }
         *self.pool.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pool);
+    }
+
+    /// Containers hold exactly these ids of the pool now. A device that they held before and do not any more has just
+    /// been freed.
+    pub fn hold(&self, held: &BTreeSet<String>) {
+        self.freed().hold(held);
+    }
+
+    fn freed(&self) -> MutexGuard<'_, Freed> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Which shared nodes exist, looked at only where the pool hands them over.
@@ -63,6 +79,7 @@ impl PoolService {
     /// engines, which may have other names now.
     pub fn restore(&self, ids: &[String]) {
         let pool = self.pool();
+        self.freed().take(ids.iter().map(String::as_str));
         let members: Vec<&Member> = ids.iter().filter_map(|id| pool.member(id)).collect();
         let devices: Vec<(Device, Option<&Selector>)> = members
             .iter()
@@ -202,6 +219,7 @@ impl crate::kubelet::Pool for PoolService {
 
     fn allocate(&self, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
         let pool = self.pool();
+        let ids = containers;
         let containers: Vec<Vec<&Member>> =
             containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
         let mut devices: HashMap<&str, Device> = HashMap::new();
@@ -211,8 +229,14 @@ impl crate::kubelet::Pool for PoolService {
         }
         let shared = self.shared_nodes(&pool);
         self.refresh_spec(&pool, &devices, shared)?;
+        for device in devices.values().filter(|device| device.lacks_iommu()) {
+            tracing::warn!(
+                resource = %pool.config.resource, device = %device.id,
+                "handed over without an IOMMU: its container reaches all memory of the node"
+            );
+        }
         // Nothing is written for any container before every device of each has been found good.
-        containers
+        let answers = containers
             .iter()
             .map(|members| {
                 let devices: Vec<(Device, Option<&Selector>)> = members
@@ -223,7 +247,9 @@ impl crate::kubelet::Pool for PoolService {
                     .collect();
                 self.hand_over(&pool, &devices, shared)
             })
-            .collect()
+            .collect::<Result<_, _>>()?;
+        self.freed().take(ids.iter().flatten().map(String::as_str));
+        Ok(answers)
     }
 
     fn prefer(
@@ -232,7 +258,11 @@ impl crate::kubelet::Pool for PoolService {
         must_include: &[String],
         size: usize,
     ) -> Result<Vec<String>, Refusal> {
-        prefer(&self.pool(), available, must_include, size).map_err(|reason| Refusal::Impossible { reason })
+        let mut freed = self.freed();
+        // What must be included is the pod's own already.
+        freed.free(available.iter().filter(|id| !must_include.contains(id)).map(String::as_str));
+        prefer(&self.pool(), &freed, available, must_include, size)
+            .map_err(|reason| Refusal::Impossible { reason })
     }
 
     fn pre_start(&self, ids: &[String]) -> Result<(), Refusal> {
@@ -242,4 +272,8 @@ impl crate::kubelet::Pool for PoolService {
         }
         Ok(())
     }
+}
+
+fn of_members(pool: &Pool) -> Vec<Warning> {
+    warnings(pool.members.iter().map(|member| &*member.device))
 }

@@ -18,7 +18,7 @@ pub(super) struct Devlink<'a> {
     host: &'a HostRoot,
     eswitches: RefCell<HashMap<PciAddress, Option<EswitchMode>>>,
     profiles: RefCell<HashMap<PciAddress, Option<String>>>,
-    from_tool: RefCell<HashMap<PciAddress, Option<String>>>,
+    told_by_tool: RefCell<HashMap<PciAddress, Option<String>>>,
     notes: RefCell<Vec<Note>>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Devlink<'a> {
             host,
             eswitches: RefCell::default(),
             profiles: RefCell::default(),
-            from_tool: RefCell::default(),
+            told_by_tool: RefCell::default(),
             notes: RefCell::default(),
         }
     }
@@ -70,10 +70,10 @@ impl<'a> Devlink<'a> {
     pub(super) fn profile(&self, device: &Device) -> Option<String> {
         let own = || self.profile_of(device.address);
         match device.pf() {
-            None => own().or_else(|| self.from_tool(device, device.address)),
-            Some(pf) => own()
-                .or_else(|| self.profile_of(pf.address))
-                .or_else(|| self.from_tool(device, pf.address)),
+            None => own().or_else(|| self.ask_tool(device, device.address)),
+            Some(pf) => {
+                own().or_else(|| self.profile_of(pf.address)).or_else(|| self.ask_tool(device, pf.address))
+            }
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Devlink<'a> {
     }
 
     /// The drivers of older Intel cards do not tell it; a tool of Intel's reads it from the card.
-    fn from_tool(&self, device: &Device, address: PciAddress) -> Option<String> {
+    fn ask_tool(&self, device: &Device, address: PciAddress) -> Option<String> {
         const INTEL: HexId = HexId(0x8086);
         let tool = self.host.ddptool().filter(|_| device.vendor == INTEL)?;
         // Once for a PF with all of its VFs.
@@ -104,7 +104,7 @@ impl<'a> Devlink<'a> {
                 None
             })
         };
-        self.from_tool.borrow_mut().entry(address).or_insert_with(ask).clone()
+        self.told_by_tool.borrow_mut().entry(address).or_insert_with(ask).clone()
     }
 }
 

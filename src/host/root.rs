@@ -66,7 +66,14 @@ impl HostRoot {
     pub(super) fn laid_out(directory: tempfile::TempDir, netlink: Arc<dyn Netlink>) -> Self {
         let root = directory.path().to_owned();
         let dev = if root.join("dev").is_dir() { DevView::Whole } else { DevView::Mounts(Vec::new()) };
-        Self { root, netlink, dev, calls: Arc::default(), ddptool: None, _laid_out: Some(Arc::new(directory)) }
+        Self {
+            root,
+            netlink,
+            dev,
+            calls: Arc::default(),
+            ddptool: None,
+            _laid_out: Some(Arc::new(directory)),
+        }
     }
 
     /// This, with a program that reads DDP packages; only this machine has one by itself.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io;
 
 use super::HostRoot;
+use super::devlink::Devlink;
 use super::routes::Uplinks;
 use super::wanted::{Wanted, WantedHandles};
-use super::devlink::Devlink;
 use super::{auxiliary, net, pci, rdma, uacce, userspace, vdpa};
 use crate::model::{Device, DeviceId, Function, HexId, Inventory, Note, PciAddress, PciClass, Rdma};
 
@@ -233,7 +233,7 @@ impl<'a> Scan<'a> {
         device.default_route = told.filter_map(|name| self.uplinks.of(&name)).next().cloned();
         handles(self.host, &mut device, directory, entries, self.wanted.handles()).map_err(whole)?;
         if self.wanted.handles().rdma && device.class.is_network() {
-            self.find_moved_rdma(&mut device);
+            self.find_moved_rdma(&mut device, entries);
         }
         if self.wanted.ddp() && device.class.is_network() {
             device.ddp_profile = self.devlink.profile(&device);
@@ -242,8 +242,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Tells whether a function whose RDMA devices are not here has them in a pod. devlink knows; else the directory that
-    /// they left behind tells, or the PF does, where the function's netdev is away too.
-    fn find_moved_rdma(&mut self, device: &mut Device) {
+    /// they left behind tells, or the PF does, where the function's netdev is away and has left its directory behind.
+    fn find_moved_rdma(&mut self, device: &mut Device, entries: &[String]) {
         let is_here = device.rdma.as_ref().is_some_and(|rdma| !rdma.devices.is_empty());
         let has_userspace_driver = device.vfio.is_some() || device.uio.is_some();
         if is_here || device.driver.is_none() || has_userspace_driver {
@@ -255,7 +255,8 @@ impl<'a> Scan<'a> {
             return;
         }
         let enabled = self.devlink.enables_rdma(&device.id);
-        let left_behind = device.rdma.is_some() || device.netdevs.is_empty();
+        let netdev_is_away = device.netdevs.is_empty() && entries.iter().any(|entry| entry == "net");
+        let left_behind = device.rdma.is_some() || netdev_is_away;
         device.rdma = enabled.unwrap_or(left_behind).then(Rdma::default);
     }
 

@@ -96,6 +96,7 @@ impl Wanted {
             DeviceType::AuxNetDevice => self.subfunctions = true,
             DeviceType::Accelerator => self.accelerators = true,
         }
+        self.ddp |= pool.selectors.iter().any(Selector::asks_for_ddp_profiles);
         self.cdev |= pool.vfio != VfioMode::Group;
         for selector in &pool.selectors {
             self.add_selector(selector);
@@ -111,7 +112,6 @@ impl Wanted {
         self.rdma |= selector.is_rdma || selector.p_keys.is_some();
         self.p_keys |= selector.p_keys.is_some();
         self.vdpa |= selector.vdpa_type.is_some();
-        self.ddp |= selector.ddp_profiles.is_some();
         self.link_types |= selector.link_types.is_some();
         self.acpi_indexes |= selector.acpi_indexes.is_some();
     }

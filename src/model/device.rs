@@ -335,6 +335,11 @@ impl Device {
                 .is_some_and(|api| api.ends_with("_noiommu"))
     }
 
+    /// The IOMMU group that it may share with others. Without an IOMMU every device has a group of its own.
+    pub fn shareable_group(&self) -> Option<u32> {
+        self.vfio.as_ref().filter(|vfio| !vfio.no_iommu).map(|vfio| vfio.group)
+    }
+
     /// Paths on the host of the nodes without which its bound driver is of no use to a container.
     pub fn required_nodes(&self) -> Vec<String> {
         let mut nodes = Vec::new();

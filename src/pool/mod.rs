@@ -2,12 +2,17 @@
 
 mod assign;
 mod explain;
+mod freed;
+mod groups;
 mod health;
 mod prefer;
+mod warnings;
 
 pub use assign::{Member, Pool, Pools, assign};
 pub use explain::{
     DeviceExplanation, Judgement, ObjectJudgement, PoolExplanation, Step, explain_device, explain_pool,
 };
+pub use freed::Freed;
 pub use health::health;
 pub use prefer::prefer;
+pub use warnings::{Warning, warnings};

@@ -122,7 +122,7 @@ fn where_devlink_is_silent_the_empty_directory_tells_and_else_the_pf_of_a_functi
 
     move_rdma(&host, "0000:b1:00.3", true);
     assert_eq!(selected(&host, RDMA), ["0000:b1:00.2", "0000:b1:00.4"], "its netdev is here: it has no RDMA");
-    fs::remove_dir_all(function(&host, "0000:b1:00.3").join("net")).unwrap();
+    fs::remove_dir_all(function(&host, "0000:b1:00.3").join("net/ens2f0v1")).unwrap();
     assert_eq!(selected(&host, RDMA), RDMA_VFS);
 
     move_rdma(&host, "0000:b1:00.0", true);
@@ -175,8 +175,10 @@ fn without_the_right_to_ask_devlink_port_names_tell_and_a_note_says_so() {
     let about: Vec<_> = notes.iter().filter(|note| note.contains("devlink")).collect();
     assert_eq!(
         about,
-        ["devlink eswitch pci/0000:b1:00.1: Operation not permitted (os error 1); uplink and representors are told \
-          by their port names alone"],
+        [
+            "devlink eswitch pci/0000:b1:00.1: Operation not permitted (os error 1); uplink and representors are told \
+          by their port names alone"
+        ],
         "once, and not for cards without representors"
     );
 }

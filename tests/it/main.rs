@@ -15,6 +15,7 @@ mod life;
 mod machine;
 mod node;
 mod peer;
+mod prefer;
 mod properties;
 mod readme;
 mod selection;

@@ -173,6 +173,19 @@ impl Node {
         Ok(answers.into_iter().map(answer).collect())
     }
 
+    /// Writes the kubelet's checkpoint: a container of its own holds the ids of each resource.
+    pub(crate) fn holds(&self, held: &[(&str, &[&str])]) {
+        let entries: Vec<Value> = held
+            .iter()
+            .map(|(resource, ids)| {
+                serde_json::json!({"PodUID": "u", "ContainerName": "c", "ResourceName": resource,
+                    "DeviceIDs": {"0": ids}, "AllocResp": ""})
+            })
+            .collect();
+        let checkpoint = serde_json::json!({"Data": {"PodDeviceEntries": entries}, "Checksum": 1});
+        fs::write(self.directory().join("kubelet_internal_checkpoint"), checkpoint.to_string()).unwrap();
+    }
+
     /// The device-information files, by name.
     pub(crate) fn files(&self) -> BTreeMap<String, Value> {
         let Ok(entries) = fs::read_dir(self.device_info()) else {

@@ -66,7 +66,9 @@ pub(super) fn eswitch_mode(device: &str) -> io::Result<Option<EswitchMode>> {
 pub(super) fn enables_rdma(device: &str) -> io::Result<Option<bool>> {
     let answer = ask(device, PARAM_GET, &[(PARAM_NAME, "enable_rdma")])?;
     let values = find(&answer, PARAM).and_then(|param| find(param, PARAM_VALUES));
-    Ok(values.and_then(|values| find(values, PARAM_VALUE)).map(|value| find(value, PARAM_VALUE_DATA).is_some()))
+    Ok(values
+        .and_then(|values| find(values, PARAM_VALUE))
+        .map(|value| find(value, PARAM_VALUE_DATA).is_some()))
 }
 
 /// Asks about one device, `bus/name`. A kernel without devlink, a device without it and a driver that does not know the
@@ -86,7 +88,8 @@ fn family(name: &str) -> io::Result<u16> {
     let mut question = Message { family: CONTROLLER, command: GET_FAMILY, attributes: Vec::new() };
     question.push(FAMILY_NAME, name);
     let answers = exchange(NETLINK_GENERIC, Ask::One, question)?;
-    let id = answers.first().and_then(|answer| find(&answer.attributes, FAMILY_ID)?.first_chunk::<2>().copied());
+    let id =
+        answers.first().and_then(|answer| find(&answer.attributes, FAMILY_ID)?.first_chunk::<2>().copied());
     id.map(u16::from_ne_bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
@@ -182,7 +185,10 @@ mod tests {
         assert!(versions("pci/ffff:ff:1f.7").unwrap().is_empty());
         assert_eq!(enables_rdma("pci/ffff:ff:1f.7").unwrap(), None);
         // Without privileges the kernel does not even look for the device.
-        assert!(eswitch_mode("pci/ffff:ff:1f.7").is_ok_and(|mode| mode.is_none()) || !nix::unistd::geteuid().is_root());
+        assert!(
+            eswitch_mode("pci/ffff:ff:1f.7").is_ok_and(|mode| mode.is_none())
+                || !nix::unistd::geteuid().is_root()
+        );
     }
 
     #[test]
@@ -190,7 +196,8 @@ mod tests {
         let mut message = Message { family: 0, command: 0, attributes: Vec::new() };
         message.push(BUS_NAME, "pci");
         message.push(DEVICE_NAME, "0000:17:00.0");
-        let found: Vec<_> = attributes(&message.attributes).map(|(kind, value)| (kind, text(value))).collect();
+        let found: Vec<_> =
+            attributes(&message.attributes).map(|(kind, value)| (kind, text(value))).collect();
         assert_eq!(found, [(BUS_NAME, "pci".to_owned()), (DEVICE_NAME, "0000:17:00.0".to_owned())]);
     }
 

@@ -67,8 +67,7 @@ pub(super) fn read_route(words: &mut Words<'_>) -> Result<RecordedRoute, String>
 }
 
 pub(super) fn read_devlink(words: &mut Words<'_>) -> Result<RecordedDevlink, String> {
-    const SHAPE: &str =
-        "write `devlink BUS/DEVICE`, then any of `eswitch=` with legacy, switchdev or EPERM, `enable_rdma=` with true or false, `info.KEY=VALUE`";
+    const SHAPE: &str = "write `devlink BUS/DEVICE`, then any of `eswitch=` with legacy, switchdev or EPERM, `enable_rdma=` with true or false, `info.KEY=VALUE`";
     let device = words.next_word()?.filter(|word| word.contains('/')).ok_or(SHAPE)?;
     let mut devlink = RecordedDevlink { device, ..RecordedDevlink::default() };
     while let Some((key, value)) = words.next_pair()? {

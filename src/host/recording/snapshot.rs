@@ -5,7 +5,9 @@ use std::io;
 
 use super::identities::hide_identities;
 use super::rules::{self, Place, Take};
-use super::{Answers, Entry, EntryError, Errno, Node, RecordedDevlink, RecordedLink, RecordedRoute, Recording};
+use super::{
+    Answers, Entry, EntryError, Errno, Node, RecordedDevlink, RecordedLink, RecordedRoute, Recording,
+};
 use crate::host::HostRoot;
 use crate::host::devlink::DDP_PROFILE;
 use crate::host::netlink::{Link, Route};
@@ -227,7 +229,9 @@ impl Recorder<'_> {
         let netlink = self.host.netlink();
         let known = netlink.links().and_then(|links| Ok((links, netlink.default_routes()?)));
         match known {
-            Ok((links, routes)) => Some(Answers { devlinks: self.devlinks(), ..name_answers(&links, &routes) }),
+            Ok((links, routes)) => {
+                Some(Answers { devlinks: self.devlinks(), ..name_answers(&links, &routes) })
+            }
             Err(error) => {
                 self.notes.push(format!("netlink could not be read: {error}; links and routes are unknown"));
                 None
