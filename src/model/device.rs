@@ -309,8 +309,15 @@ impl Device {
 
     /// The link type of its netdev, else of its PF's (a netdev may have moved into a pod).
     pub fn link_type(&self) -> Option<LinkType> {
-        let own = self.netdevs.iter().find_map(|netdev| netdev.link_type);
-        own.or_else(|| self.pf().and_then(|pf| pf.link_type))
+        self.link_types().next()
+    }
+
+    /// The link types of its netdevs, else of its PF's. The ports of one function need not be of one type.
+    pub fn link_types(&self) -> impl Iterator<Item = LinkType> {
+        let own = self.netdevs.iter().filter_map(|netdev| netdev.link_type);
+        let of_pf = self.pf().and_then(|pf| pf.link_type);
+        let has_own = self.netdevs.iter().any(|netdev| netdev.link_type.is_some());
+        own.chain(of_pf.filter(|_| !has_own))
     }
 
     /// All names of its netdevs.

@@ -13,6 +13,7 @@ mod kae;
 mod kinds;
 mod life;
 mod machine;
+mod names;
 mod node;
 mod peer;
 mod prefer;
