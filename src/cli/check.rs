@@ -5,21 +5,26 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::args::{CheckArguments, OutputFormat};
-use super::{ConfigFile, Failure, Outcome, host};
-use crate::config::Severity;
-use crate::pool::Pools;
+use super::{ConfigFile, Failure, Outcome, host, table};
+use crate::config::{Config, Severity};
+use crate::model::Inventory;
+use crate::pool::{Pools, warnings};
 
 pub(super) fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Outcome {
     let file = ConfigFile::read(&arguments.file, &arguments.resource_prefix)?;
-    let pools = match &arguments.host_root {
-        Some(path) => Some(host::look(&host::open(path)?, Some(&file)).1),
-        None => None,
+    let (inventory, pools) = match &arguments.host_root {
+        Some(path) => {
+            let (inventory, pools) = host::look(&host::open(path)?, Some(&file));
+            (Some(inventory), Some(pools))
+        }
+        None => (None, None),
     };
+    let hints = hints(&file.checked.config, inventory.as_ref(), pools.as_ref());
     match arguments.format.output {
         OutputFormat::Json => {
-            writeln!(out, "{}", serde_json::to_string_pretty(&Report::new(&file, pools.as_ref()))?)?;
+            writeln!(out, "{}", serde_json::to_string_pretty(&Report::new(&file, pools.as_ref(), hints))?)?;
         }
-        OutputFormat::Table => text(&file, pools.as_ref(), out)?,
+        OutputFormat::Table => text(&file, pools.as_ref(), &hints, out)?,
     }
     let errors = file.checked.errors().count();
     let warnings = file.checked.warnings().count();
@@ -34,7 +39,34 @@ fn counts(errors: usize, warnings: usize) -> String {
     format!("{}, {}", count(errors, "error"), count(warnings, "warning"))
 }
 
-fn text(file: &ConfigFile, pools: Option<&Pools>, out: &mut dyn Write) -> std::io::Result<()> {
+/// What a person should know of a config in which nothing is wrong.
+fn hints(config: &Config, inventory: Option<&Inventory>, pools: Option<&Pools>) -> Vec<String> {
+    let members = pools.into_iter().flat_map(|pools| &pools.pools).flat_map(|pool| &pool.members);
+    let mut hints: Vec<String> =
+        warnings(members.map(|member| &*member.device)).iter().map(ToString::to_string).collect();
+    let needs_tool = match inventory {
+        Some(inventory) => inventory
+            .devices()
+            .iter()
+            .any(|device| device.driver.as_deref() == Some("i40e") && device.ddp_profile.is_none()),
+        None => true,
+    };
+    if needs_tool && config.asks_for_ddp_profiles() {
+        hints.push(
+            "`ddpProfiles`: cards of Intel's 700 series (driver i40e) do not tell their package through devlink; the \
+             plugin then runs ddptool, which is not in its image: docs/hardware.md says how to add it"
+                .to_owned(),
+        );
+    }
+    hints
+}
+
+fn text(
+    file: &ConfigFile,
+    pools: Option<&Pools>,
+    hints: &[String],
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     if !file.checked.problems.is_empty() {
         writeln!(out, "{}", file.problems())?;
     }
@@ -57,6 +89,9 @@ fn text(file: &ConfigFile, pools: Option<&Pools>, out: &mut dyn Write) -> std::i
                 ids.join(" ")
             )?;
         }
+    }
+    for hint in hints {
+        writeln!(out, "{}", table::wrap(&format!("note: {hint}"), 6))?;
     }
     if file.checked.problems.is_empty() {
         writeln!(out, "{}: no problems", file.path)?;
@@ -85,6 +120,7 @@ struct Report<'a> {
     served: Vec<Served>,
     refused: Vec<Refused<'a>>,
     problems: Vec<ProblemReport<'a>>,
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -116,7 +152,7 @@ struct ProblemReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(file: &'a ConfigFile, pools: Option<&Pools>) -> Self {
+    fn new(file: &'a ConfigFile, pools: Option<&Pools>, notes: Vec<String>) -> Self {
         let config = &file.checked.config;
         let devices = |position: usize| {
             let members = &pools?.pools.get(position)?.members;
@@ -148,6 +184,7 @@ impl<'a> Report<'a> {
             served: served.collect(),
             refused: refused.collect(),
             problems: problems.collect(),
+            notes,
         }
     }
 }

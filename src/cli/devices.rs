@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::args::{DevicesArguments, OutputFormat};
 use super::{ConfigFile, Outcome, host, table};
-use crate::model::{Device, Function, Inventory, device_name, vendor_name};
-use crate::pool::Pools;
+use crate::model::{Device, Function, Inventory, Rdma, device_name, vendor_name};
+use crate::pool::{Pools, Warning, warnings};
 
 pub(super) fn devices(arguments: &DevicesArguments, out: &mut dyn Write) -> Outcome {
     let config = match &arguments.config_file {
@@ -66,10 +66,22 @@ pub(super) fn print(
             )?;
         }
     }
+    write_warnings(&of_host(inventory), out)?;
     for note in inventory.notes() {
         writeln!(out, "{}", table::wrap(&format!("note: {note}"), 6))?;
     }
     Ok(())
+}
+
+/// The warnings about all devices of a host, in whatever pool they are.
+pub(super) fn of_host(inventory: &Inventory) -> Vec<Warning> {
+    warnings(inventory.devices().iter().map(AsRef::as_ref))
+}
+
+pub(super) fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> std::io::Result<()> {
+    warnings
+        .iter()
+        .try_for_each(|warning| writeln!(out, "{}", table::wrap(&format!("warning: {warning}"), 9)))
 }
 
 /// `VF 3`, `PF 8` (with so many VFs), or `PF`.
@@ -90,7 +102,12 @@ fn handle(device: &Device) -> Option<String> {
     if !netdevs.is_empty() {
         return Some(netdevs.join(","));
     }
-    device.required_nodes().into_iter().next().map(|path| path.trim_start_matches("/dev/").to_owned())
+    // The host's one connection manager tells nothing of a device.
+    let nodes = device.required_nodes();
+    nodes
+        .into_iter()
+        .find(|path| path != Rdma::CONNECTION_MANAGER)
+        .map(|path| path.trim_start_matches("/dev/").to_owned())
 }
 
 pub(super) fn pool_of(device: &Device, pools: &Pools) -> Option<String> {
@@ -107,6 +124,7 @@ pub(super) fn names(device: &Device) -> (&'static str, &'static str) {
 #[derive(Serialize)]
 struct Report {
     devices: Vec<DeviceReport>,
+    warnings: Vec<String>,
     notes: Vec<NoteReport>,
 }
 
@@ -187,6 +205,7 @@ impl Report {
             |note: &crate::model::Note| NoteReport { path: note.path.clone(), cause: note.cause.clone() };
         Self {
             devices: inventory.devices().iter().map(|device| report(device)).collect(),
+            warnings: of_host(inventory).iter().map(ToString::to_string).collect(),
             notes: inventory.notes().iter().map(note).collect(),
         }
     }

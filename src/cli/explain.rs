@@ -5,11 +5,11 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::{ExplainArguments, OutputFormat};
-use super::devices::{DeviceReport, kind, names, pool_of};
+use super::devices::{DeviceReport, kind, names, of_host, pool_of, write_warnings};
 use super::{ConfigFile, Failure, Outcome, host, table};
 use crate::host::find;
 use crate::model::{Device, DeviceId, Inventory, PciAddress};
-use crate::pool::{DeviceExplanation, PoolExplanation, Pools, Step, explain_device, explain_pool};
+use crate::pool::{DeviceExplanation, PoolExplanation, Pools, Step, Warning, explain_device, explain_pool};
 
 pub(super) fn explain(arguments: &ExplainArguments, out: &mut dyn Write) -> Outcome {
     let config =
@@ -24,18 +24,26 @@ pub(super) fn explain(arguments: &ExplainArguments, out: &mut dyn Write) -> Outc
             None => find(&host, address).map_err(|note| Failure::Input(format!("pcidp: {note}")))?,
         };
         let explanation = explain_device(&config.checked.config, &pools, &device);
+        let warnings = about(&inventory, std::slice::from_ref(&device.id));
         return match json {
-            true => device_json(&device, &pools, &explanation, out),
-            false => Ok(device_text(&device, &explanation, &config, out)?),
+            true => device_json(&device, &pools, (&explanation, &warnings), out),
+            false => Ok(device_text(&device, (&explanation, &warnings), &config, out)?),
         };
     }
     let position = position(&config, &arguments.what)?;
     let explanation = explain_pool(&config.checked.config, &pools, &inventory, position);
-    match (explanation, json) {
-        (Some(explanation), true) => pool_json(&explanation, out),
-        (Some(explanation), false) => Ok(pool_text(&explanation, &inventory, out)?),
-        (None, _) => Ok(()),
+    let Some(explanation) = explanation else { return Ok(()) };
+    let members: Vec<DeviceId> = explanation.members.iter().map(|(id, _)| id.clone()).collect();
+    let warnings = about(&inventory, &members);
+    match json {
+        true => pool_json(&explanation, &warnings, out),
+        false => Ok(pool_text(&explanation, &warnings, &inventory, out)?),
     }
+}
+
+/// The warnings that tell of one of these devices.
+fn about(inventory: &Inventory, ids: &[DeviceId]) -> Vec<Warning> {
+    of_host(inventory).into_iter().filter(|warning| ids.iter().any(|id| warning.concerns(id))).collect()
 }
 
 /// The pool that the user named.
@@ -61,7 +69,7 @@ fn position(config: &ConfigFile, what: &str) -> Result<usize, Failure> {
 
 fn device_text(
     device: &Device,
-    explanation: &DeviceExplanation,
+    (explanation, warnings): (&DeviceExplanation, &[Warning]),
     config: &ConfigFile,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
@@ -88,6 +96,7 @@ fn device_text(
     }
     writeln!(out, "{}\n", table::wrap(&format!("  {}", facts.join(", ")), 2))?;
     writeln!(out, "{}", table::wrap(&explanation.sentence, 2))?;
+    write_warnings(warnings, out)?;
     for pool in &explanation.pools {
         let verdict = match (pool.member, &pool.lost_to) {
             (true, _) => "it is in this pool".to_owned(),
@@ -123,10 +132,13 @@ fn device_text(
 
 fn pool_text(
     explanation: &PoolExplanation,
+    warnings: &[Warning],
     inventory: &Inventory,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
-    writeln!(out, "{}\n", table::wrap(&explanation.sentence, 2))?;
+    writeln!(out, "{}", table::wrap(&explanation.sentence, 2))?;
+    write_warnings(warnings, out)?;
+    writeln!(out)?;
     for (position, steps) in explanation.objects.iter().enumerate() {
         if explanation.objects.len() > 1 {
             writeln!(out, "selectors[{position}]")?;
@@ -162,7 +174,7 @@ fn pool_text(
 fn device_json(
     device: &Device,
     pools: &Pools,
-    explanation: &DeviceExplanation,
+    (explanation, warnings): (&DeviceExplanation, &[Warning]),
     out: &mut dyn Write,
 ) -> Outcome {
     let test = |(key, answer): &(&'static str, Result<(), crate::select::Miss>)| match answer {
@@ -181,12 +193,13 @@ fn device_json(
     let report = json!({
         "device": DeviceReport::new(device, Some(pool_of(device, pools))),
         "sentence": explanation.sentence,
+        "warnings": warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "pools": judged,
     });
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?)
 }
 
-fn pool_json(explanation: &PoolExplanation, out: &mut dyn Write) -> Outcome {
+fn pool_json(explanation: &PoolExplanation, warnings: &[Warning], out: &mut dyn Write) -> Outcome {
     let step = |step: &Step| {
         let found: Vec<_> =
             step.found.iter().map(|(text, count)| json!({"text": text, "devices": count})).collect();
@@ -205,6 +218,7 @@ fn pool_json(explanation: &PoolExplanation, out: &mut dyn Write) -> Outcome {
     let report = json!({
         "resource": explanation.resource,
         "sentence": explanation.sentence,
+        "warnings": warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "selectors": objects,
         "devices": members.collect::<Vec<_>>(),
         "lost": lost.collect::<Vec<_>>(),

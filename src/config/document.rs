@@ -107,9 +107,6 @@ fn explanation(field: &Field) -> String {
     if !field.supported {
         text.push_str(" Not supported yet.");
     }
-    if !field.unsupported_words.is_empty() {
-        text.push_str(&format!(" Not supported yet: {}.", field.unsupported_words.join(", ")));
-    }
     text
 }
 

@@ -111,8 +111,6 @@ pub struct Field {
     pub meaning: &'static str,
     /// Whether the plugin can do it yet.
     pub supported: bool,
-    /// The words it cannot do yet.
-    pub unsupported_words: &'static [&'static str],
 }
 
 impl Field {
@@ -123,17 +121,7 @@ impl Field {
         example: &'static str,
         meaning: &'static str,
     ) -> Self {
-        Self {
-            name,
-            level,
-            applies: ALL,
-            kind,
-            default: "null",
-            example,
-            meaning,
-            supported: true,
-            unsupported_words: &[],
-        }
+        Self { name, level, applies: ALL, kind, default: "null", example, meaning, supported: true }
     }
 
     const fn only(self, applies: &'static [DeviceType]) -> Self {
@@ -146,10 +134,6 @@ impl Field {
 
     const fn unsupported(self) -> Self {
         Self { supported: false, ..self }
-    }
-
-    const fn unsupported_words(self, unsupported_words: &'static [&'static str]) -> Self {
-        Self { unsupported_words, ..self }
     }
 }
 
@@ -196,7 +180,6 @@ pub static FIELDS: &[Field] = &[
         "Values for the _INFO variable, for every device (*) or for one.").default("{}"),
     pool("allocationPolicy", Kind::List(Entry::Word(AllocationPolicy::words)), r#"["numa", "packed"]"#,
         "How devices are preferred, in order; without it the kubelet chooses.")
-        .unsupported_words(&["lru"])
         .default("[]"),
     pool("health", Kind::Object(Level::Health), r#"{"link": "carrier"}"#,
         "When a device counts as unhealthy.").default("{}"),
@@ -247,8 +230,7 @@ pub static FIELDS: &[Field] = &[
     selector("linkTypes", Kind::List(Entry::Word(LinkType::words)), r#"["ether"]"#,
         "Link types of the netdev, else of the PF.").only(NET_AUXILIARY),
     selector("ddpProfiles", Kind::List(Entry::Text), r#"["GTPv1-C/U IPv4/IPv6 payload"]"#,
-        "Names of the loaded DDP package.")
-        .unsupported()
+        "Names of the loaded DDP package, of the function or of its PF.")
         .only(NET),
     selector("pKeys", Kind::List(Entry::HexId), r#"["0x8001"]"#,
         "Default InfiniBand partition keys.")

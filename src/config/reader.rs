@@ -180,11 +180,6 @@ impl Reader {
             if !field.supported && asks {
                 self.unsupported(field.name, at);
             }
-            for (path, value) in words(at) {
-                if field.unsupported_words.contains(&value) {
-                    self.unsupported(value, &path);
-                }
-            }
             true
         });
         keys
@@ -390,16 +385,4 @@ fn is_default(field: &Field, value: &Value<'_>) -> bool {
                 || length.is_some() && length == entries::duration(default)
         }
     }
-}
-
-/// The string, or the strings of the list, at a place.
-fn words<'v>(at: &At<'v>) -> Vec<(At<'v>, &'v str)> {
-    let texts: Vec<At<'v>> = match at.value.as_array() {
-        Some(array) => {
-            (0..).zip(&array.elements).map(|(position, value)| at.element(position, value)).collect()
-        }
-        None => vec![at.clone()],
-    };
-    let word = |at: At<'v>| at.value.as_string_lit().map(|text| (at.clone(), &*text.value));
-    texts.into_iter().filter_map(word).collect()
 }

@@ -17,6 +17,13 @@ pub struct Config {
     pub refused: Vec<RefusedPool>,
 }
 
+impl Config {
+    /// Whether a pool selects by DDP package.
+    pub fn asks_for_ddp_profiles(&self) -> bool {
+        self.pools.iter().flat_map(|pool| &pool.selectors).any(Selector::asks_for_ddp_profiles)
+    }
+}
+
 /// A pool that is not served because of an error in its config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedPool {
@@ -150,6 +157,12 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// Whether it, or what it excludes, selects by DDP package.
+    pub fn asks_for_ddp_profiles(&self) -> bool {
+        self.ddp_profiles.is_some()
+            || self.exclude.as_ref().is_some_and(|inner| inner.asks_for_ddp_profiles())
+    }
+
     /// Whether no test is asked for, so that every device of the type matches. Whatever is only handed over
     /// (`needVhostNet`) is no test.
     pub fn takes_everything(&self) -> bool {

@@ -1,8 +1,8 @@
 //! What an endpoint asks of its pool.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
@@ -10,7 +10,7 @@ use crate::handout::{Manner, SharedNodes, handout};
 use crate::host::{self, HostRoot};
 use crate::kubelet::{PluginOptions, Refusal};
 use crate::model::{Device, Handout, Health, Mount};
-use crate::pool::{Member, Pool, health, prefer};
+use crate::pool::{Freed, Member, Pool, Warning, health, prefer, warnings};
 
 /// Where a pool writes what others read.
 #[derive(Debug, Clone)]
@@ -25,30 +25,60 @@ pub struct Outputs {
 
 /// A pool, its host and the files it writes.
 ///
-/// Nothing is remembered as taken: the kubelet keeps those books, and an Allocate can be asked twice.
+/// Nothing is remembered as taken: the kubelet keeps those books, and an Allocate can be asked twice. Only the order in
+/// which devices were freed is kept, for preferred allocation.
 #[derive(Debug)]
 pub struct PoolService {
     host: HostRoot,
-    outputs: Outputs,
+    outputs: RwLock<Arc<Outputs>>,
     pool: RwLock<Arc<Pool>>,
+    freed: Mutex<Freed>,
 }
 
 impl PoolService {
     /// A service that answers from `pool`.
     pub fn new(host: HostRoot, outputs: Outputs, pool: Pool) -> Self {
-        Self { host, outputs, pool: RwLock::new(Arc::new(pool)) }
+        Self {
+            host,
+            outputs: RwLock::new(Arc::new(outputs)),
+            pool: RwLock::new(Arc::new(pool)),
+            freed: Mutex::default(),
+        }
+    }
+
+    /// From now on, writes there.
+    pub fn write_to(&self, outputs: Outputs) {
+        *self.outputs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(outputs);
+    }
+
+    fn outputs(&self) -> Arc<Outputs> {
+        Arc::clone(&self.outputs.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// From now on, answers from this state of the pool, and brings its files up to date.
     pub fn take(&self, pool: Pool) {
-        if let Some(cdi) = &self.outputs.cdi {
+        if let Some(cdi) = &self.outputs().cdi {
             let written = cdi.write(&pool, self.shared_nodes(&pool));
             if let Err((path, error)) = written {
                 tracing::error!(path = %path.display(), %error, "cannot write a CDI spec");
             }
         }
-        self.outputs.device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
+        self.outputs().device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
+        let known = of_members(&self.pool());
+        for warning in of_members(&pool).iter().filter(|warning| !known.contains(warning)) {
+            tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
+        }
         *self.pool.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pool);
+    }
+
+    /// Containers hold exactly these ids of the pool now. A device that they held before and do not any more has just
+    /// been freed.
+    pub fn hold(&self, held: &BTreeSet<String>) {
+        self.freed().hold(held);
+    }
+
+    fn freed(&self) -> MutexGuard<'_, Freed> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Which shared nodes exist, looked at only where the pool hands them over.
@@ -63,6 +93,7 @@ impl PoolService {
     /// engines, which may have other names now.
     pub fn restore(&self, ids: &[String]) {
         let pool = self.pool();
+        self.freed().take(ids.iter().map(String::as_str));
         let members: Vec<&Member> = ids.iter().filter_map(|id| pool.member(id)).collect();
         let devices: Vec<(Device, Option<&Selector>)> = members
             .iter()
@@ -82,10 +113,11 @@ impl PoolService {
         devices: &[(Device, Option<&Selector>)],
         shared: SharedNodes,
     ) -> Result<Handout, Refusal> {
+        let outputs = self.outputs();
         let manner = Manner {
             shared,
-            cdi: self.outputs.cdi.as_ref().map(|cdi| cdi.mode),
-            filtered_uacce: self.outputs.views.is_some(),
+            cdi: outputs.cdi.as_ref().map(|cdi| cdi.mode),
+            filtered_uacce: outputs.views.is_some(),
         };
         let borrowed: Vec<(&Device, Option<&Selector>)> =
             devices.iter().map(|(device, selector)| (device, *selector)).collect();
@@ -94,7 +126,7 @@ impl PoolService {
             id: what.to_owned(),
             reason: format!("cannot write {}: {error}", path.display()),
         };
-        if let (Some(views), false) = (&self.outputs.views, handout.uacce_links.is_empty()) {
+        if let (Some(views), false) = (&outputs.views, handout.uacce_links.is_empty()) {
             let ids: Vec<&str> = devices.iter().map(|(device, _)| device.id.as_str()).collect();
             let path = views
                 .write(&ids, &handout.uacce_links)
@@ -104,7 +136,7 @@ impl PoolService {
                 .push(Mount { host: path.display().to_string(), container: UacceViews::CLASS.to_owned() });
         }
         for file in &handout.files {
-            self.outputs
+            outputs
                 .device_info
                 .write(file)
                 .map_err(|(path, error)| failed(file.device.as_str(), &path, error))?;
@@ -119,7 +151,7 @@ impl PoolService {
         devices: &HashMap<&str, Device>,
         shared: SharedNodes,
     ) -> Result<(), Refusal> {
-        let Some(cdi) = &self.outputs.cdi else { return Ok(()) };
+        let Some(cdi) = &self.outputs().cdi else { return Ok(()) };
         let current = |member: &'_ Member| devices.get(member.device.id.as_str());
         let Some(changed) =
             pool.members.iter().find(|member| current(member).is_some_and(|now| now != &*member.device))
@@ -138,6 +170,7 @@ impl PoolService {
                 })
                 .collect(),
             lost: Vec::new(),
+            waits_for: None,
         };
         cdi.write(&fresh, shared).map_err(|(path, error)| Refusal::Failed {
             id: changed.device.id.to_string(),
@@ -202,6 +235,7 @@ impl crate::kubelet::Pool for PoolService {
 
     fn allocate(&self, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
         let pool = self.pool();
+        let ids = containers;
         let containers: Vec<Vec<&Member>> =
             containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
         let mut devices: HashMap<&str, Device> = HashMap::new();
@@ -211,8 +245,14 @@ impl crate::kubelet::Pool for PoolService {
         }
         let shared = self.shared_nodes(&pool);
         self.refresh_spec(&pool, &devices, shared)?;
+        for device in devices.values().filter(|device| device.lacks_iommu()) {
+            tracing::warn!(
+                resource = %pool.config.resource, device = %device.id,
+                "handed over without an IOMMU: its container reaches all memory of the node"
+            );
+        }
         // Nothing is written for any container before every device of each has been found good.
-        containers
+        let answers = containers
             .iter()
             .map(|members| {
                 let devices: Vec<(Device, Option<&Selector>)> = members
@@ -223,7 +263,9 @@ impl crate::kubelet::Pool for PoolService {
                     .collect();
                 self.hand_over(&pool, &devices, shared)
             })
-            .collect()
+            .collect::<Result<_, _>>()?;
+        self.freed().take(ids.iter().flatten().map(String::as_str));
+        Ok(answers)
     }
 
     fn prefer(
@@ -232,7 +274,11 @@ impl crate::kubelet::Pool for PoolService {
         must_include: &[String],
         size: usize,
     ) -> Result<Vec<String>, Refusal> {
-        prefer(&self.pool(), available, must_include, size).map_err(|reason| Refusal::Impossible { reason })
+        let mut freed = self.freed();
+        // What must be included is the pod's own already.
+        freed.free(available.iter().filter(|id| !must_include.contains(id)).map(String::as_str));
+        prefer(&self.pool(), &freed, available, must_include, size)
+            .map_err(|reason| Refusal::Impossible { reason })
     }
 
     fn pre_start(&self, ids: &[String]) -> Result<(), Refusal> {
@@ -242,4 +288,8 @@ impl crate::kubelet::Pool for PoolService {
         }
         Ok(())
     }
+}
+
+fn of_members(pool: &Pool) -> Vec<Warning> {
+    warnings(pool.members.iter().map(|member| &*member.device))
 }

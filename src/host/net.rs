@@ -1,11 +1,61 @@
 //! The netdevs of a PCI function.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
 use super::directory::Directory;
+use super::netlink::Link;
 use super::wanted::WantedNetdevs;
-use crate::model::{LinkType, Netdev};
+use crate::model::{LinkState, LinkType, Netdev};
+
+/// The interfaces as netlink told them when the pass began.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    links: HashMap<String, Link>,
+    names: HashMap<u32, String>,
+}
+
+impl Told {
+    pub(super) fn new(links: Vec<Link>) -> Self {
+        let names = links.iter().map(|link| (link.index, link.name.clone())).collect();
+        let links = links.into_iter().map(|link| (link.name.clone(), link)).collect();
+        Self { links, names }
+    }
+}
+
+/// The same, and the interfaces that were renamed since.
+#[derive(Debug)]
+pub(super) struct Links<'a> {
+    told: &'a Told,
+    /// New names, with the earlier ones.
+    renamed: RefCell<HashMap<String, String>>,
+}
+
+impl<'a> Links<'a> {
+    pub(super) fn new(told: &'a Told) -> Self {
+        Self { told, renamed: RefCell::default() }
+    }
+
+    /// What netlink told of a netdev. One that was renamed since is found by its index.
+    fn told_of(&self, function: &Directory<'_>, place: &str, name: &str) -> Option<&Link> {
+        if let Some(known) = self.told.links.get(name) {
+            return Some(known);
+        }
+        if self.told.names.is_empty() {
+            return None;
+        }
+        let index: u32 = function.read(&format!("{place}/{name}/ifindex")).ok()?.parse().ok()?;
+        let earlier = self.told.names.get(&index)?;
+        self.renamed.borrow_mut().insert(name.to_owned(), earlier.clone());
+        self.told.links.get(earlier)
+    }
+
+    /// The name under which netlink told a netdev that has been read.
+    pub(super) fn told_as(&self, name: &str) -> String {
+        self.renamed.borrow().get(name).map_or(name, String::as_str).to_owned()
+    }
+}
 
 /// The netdevs below a function.
 #[derive(Debug, Default)]
@@ -17,29 +67,40 @@ pub(super) struct Netdevs {
 }
 
 /// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between.
-pub(super) fn of_function(function: &Directory<'_>, wanted: WantedNetdevs) -> io::Result<Netdevs> {
+///
+/// `is_legacy` is asked only where a port name looks like a representor's.
+pub(super) fn of_function(
+    function: &Directory<'_>,
+    wanted: WantedNetdevs,
+    links: &Links<'_>,
+    is_legacy: impl FnOnce() -> bool,
+) -> io::Result<Netdevs> {
     let mut netdevs = Vec::new();
     for entry in function.entries() {
         match entry.as_str() {
-            "net" => read(function, "net", wanted, &mut netdevs)?,
+            "net" => read(function, "net", (wanted, links), &mut netdevs)?,
             virtio if is_numbered(virtio, "virtio") => {
-                read(function, &format!("{virtio}/net"), wanted, &mut netdevs)?;
+                read(function, &format!("{virtio}/net"), (wanted, links), &mut netdevs)?;
             }
             vdpa if is_numbered(vdpa, "vdpa") => {
                 for virtio in list(function, vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
-                    read(function, &format!("{vdpa}/{virtio}/net"), wanted, &mut netdevs)?;
+                    read(function, &format!("{vdpa}/{virtio}/net"), (wanted, links), &mut netdevs)?;
                 }
             }
             _ => {}
         }
     }
-    Ok(without_representors(netdevs))
+    let represents = |netdev: &Netdev| netdev.port_name.as_deref().is_some_and(is_representor);
+    match netdevs.iter().any(represents) && is_legacy() {
+        true => Ok(Netdevs { own: netdevs, representors: Vec::new() }),
+        false => Ok(without_representors(netdevs)),
+    }
 }
 
 fn read(
     function: &Directory<'_>,
     place: &str,
-    wanted: WantedNetdevs,
+    (wanted, links): (WantedNetdevs, &Links<'_>),
     netdevs: &mut Vec<Netdev>,
 ) -> io::Result<()> {
     let names = list(function, place)?;
@@ -48,8 +109,11 @@ fn read(
         let attribute = |wanted: bool, attribute: &str| {
             wanted.then(|| function.read(&format!("{place}/{name}/{attribute}")).ok()).flatten()
         };
+        let told = links.told_of(function, place, &name);
+        let link = told.filter(|_| wanted.link).map(|link| LinkState { up: link.up, carrier: link.carrier });
         netdevs.push(Netdev {
-            alternative_names: Vec::new(),
+            alternative_names: told.map(|link| link.alternative_names.clone()).unwrap_or_default(),
+            link,
             link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
             port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
             name,
@@ -111,15 +175,6 @@ fn is_representor(port: &str) -> bool {
         _ => port,
     };
     port.strip_prefix("pf").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// Adds the names that netlink told.
-pub(super) fn add_alternative_names(netdevs: &mut [Netdev], known: &HashMap<String, Vec<String>>) {
-    for netdev in netdevs {
-        if let Some(names) = known.get(&netdev.name) {
-            netdev.alternative_names.clone_from(names);
-        }
-    }
 }
 
 #[cfg(test)]

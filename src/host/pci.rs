@@ -7,11 +7,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::HostRoot;
+use super::devlink::Devlink;
 use super::directory::Directory;
 use super::net;
 use super::scan::PCI_DEVICES;
 use super::wanted::WantedNetdevs;
-use crate::model::{HexId, Netdev, Note, PciAddress, PhysicalFunction, device_name};
+use crate::model::{HexId, LinkState, Netdev, Note, PciAddress, PhysicalFunction, device_name};
 
 /// The directory of a function.
 pub(super) fn directory(address: PciAddress) -> String {
@@ -62,6 +63,8 @@ pub(super) struct Parent {
     pub(super) function: Arc<PhysicalFunction>,
     indexes: HashMap<PciAddress, u32>,
     representors: Vec<Netdev>,
+    /// It makes RDMA devices.
+    pub(super) has_rdma: bool,
 }
 
 impl Parent {
@@ -70,11 +73,11 @@ impl Parent {
         host: &HostRoot,
         address: PciAddress,
         wanted: WantedNetdevs,
-        alternative_names: &HashMap<String, Vec<String>>,
+        (links, devlink): (&net::Links<'_>, &Devlink<'_>),
         note: &mut dyn FnMut(Note),
     ) -> Self {
-        let mut function = PhysicalFunction { address, names: Vec::new(), link_type: None };
-        let (mut indexes, mut representors) = (HashMap::new(), Vec::new());
+        let mut function = PhysicalFunction { address, names: Vec::new(), link_type: None, link: None };
+        let (mut indexes, mut representors, mut has_rdma) = (HashMap::new(), Vec::new(), false);
         let path = directory(address);
         match host.enter(&path).and_then(|directory| {
             for (entry, index) in
@@ -87,10 +90,11 @@ impl Parent {
                     Err(error) => note(Note { path: directory.path_of(entry), cause: error.to_string() }),
                 }
             }
-            net::of_function(&directory, wanted)
+            has_rdma = directory.has("infiniband");
+            net::of_function(&directory, wanted, links, || devlink.is_legacy(address))
         }) {
-            Ok(net::Netdevs { mut own, representors: others }) => {
-                net::add_alternative_names(&mut own, alternative_names);
+            Ok(net::Netdevs { own, representors: others }) => {
+                function.link = LinkState::of(&own);
                 function.link_type = own.iter().find_map(|netdev| netdev.link_type);
                 let names = own
                     .into_iter()
@@ -100,7 +104,7 @@ impl Parent {
             }
             Err(error) => note(Note { path, cause: error.to_string() }),
         }
-        Self { function: Arc::new(function), indexes, representors }
+        Self { function: Arc::new(function), indexes, representors, has_rdma }
     }
 
     pub(super) fn index_of(&self, vf: PciAddress) -> Option<u32> {

@@ -22,6 +22,7 @@ pub struct HostRoot {
     netlink: Arc<dyn Netlink>,
     dev: DevView,
     calls: Arc<AtomicU64>,
+    ddptool: Option<PathBuf>,
     /// Keeps a laid-out recording on disk for as long as somebody reads it.
     _laid_out: Option<Arc<tempfile::TempDir>>,
 }
@@ -49,7 +50,7 @@ pub enum NodeKind {
 impl HostRoot {
     /// This machine, with the kernel's netlink.
     pub fn live() -> Self {
-        Self::new(PathBuf::from("/"), Arc::new(KernelNetlink))
+        Self::new(PathBuf::from("/"), Arc::new(KernelNetlink)).with_ddptool("ddptool")
     }
 
     /// A directory that holds another machine's `/sys`: a mount of the host's root, or an unpacked tree.
@@ -59,14 +60,38 @@ impl HostRoot {
 
     fn new(root: PathBuf, netlink: Arc<dyn Netlink>) -> Self {
         let dev = DevView::of_mounts(&root);
-        Self { root, netlink, dev, calls: Arc::default(), _laid_out: None }
+        Self { root, netlink, dev, calls: Arc::default(), ddptool: None, _laid_out: None }
     }
 
     /// A recording that was laid out in `directory`; it is removed with the last clone.
     pub(super) fn laid_out(directory: tempfile::TempDir, netlink: Arc<dyn Netlink>) -> Self {
         let root = directory.path().to_owned();
         let dev = if root.join("dev").is_dir() { DevView::Whole } else { DevView::Mounts(Vec::new()) };
-        Self { root, netlink, dev, calls: Arc::default(), _laid_out: Some(Arc::new(directory)) }
+        Self {
+            root,
+            netlink,
+            dev,
+            calls: Arc::default(),
+            ddptool: None,
+            _laid_out: Some(Arc::new(directory)),
+        }
+    }
+
+    /// This, with a program that reads DDP packages; only this machine has one by itself.
+    #[must_use]
+    pub fn with_ddptool(mut self, program: impl Into<PathBuf>) -> Self {
+        self.ddptool = Some(program.into());
+        self
+    }
+
+    /// The program that reads DDP packages.
+    pub(super) fn ddptool(&self) -> Option<&Path> {
+        self.ddptool.as_deref()
+    }
+
+    /// Whether this is the machine itself, whose kernel tells of changes.
+    pub fn is_live(&self) -> bool {
+        self.root.as_os_str() == "/"
     }
 
     /// The directory.
@@ -110,11 +135,7 @@ impl HostRoot {
     }
 
     pub(super) fn place(&self, path: &str) -> PathBuf {
-        if self.root.as_os_str() == "/" {
-            PathBuf::from(path)
-        } else {
-            self.root.join(path.trim_start_matches('/'))
-        }
+        if self.is_live() { PathBuf::from(path) } else { self.root.join(path.trim_start_matches('/')) }
     }
 
     /// The content of a file without white space at its end.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::netlink::{Family, Link, PROTOCOL_RA, Route, TABLE_MAIN};
-use crate::model::{DefaultRoute, Netdev, Note};
+use crate::model::{DefaultRoute, Note};
 
 /// The netdevs through which default routes leave, with the route of each.
 #[derive(Debug, Default)]
@@ -42,9 +42,9 @@ impl Uplinks {
         uplinks
     }
 
-    /// The default route that leaves through a netdev.
-    pub(super) fn of(&self, netdev: &Netdev) -> Option<&DefaultRoute> {
-        self.by_name.get(&netdev.name)
+    /// The default route that leaves through a netdev, by the name that it had when the links were told.
+    pub(super) fn of(&self, name: &str) -> Option<&DefaultRoute> {
+        self.by_name.get(name)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::HostRoot;
+use super::devlink::Devlink;
 use super::directory::Directory;
 use super::routes::Uplinks;
 use super::wanted::{Wanted, WantedHandles};
@@ -61,7 +62,7 @@ pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
             }
         }
     }
-    Inventory::new(devices, scan.notes)
+    Inventory::new(devices, scan.into_notes())
 }
 
 /// Reads one device anew, with what may have changed since a scan: driver, group, node numbers.
@@ -142,7 +143,7 @@ struct Common<'a> {
     host: &'a HostRoot,
     wanted: &'a Wanted,
     uplinks: Uplinks,
-    alternative_names: HashMap<String, Vec<String>>,
+    told: net::Told,
     notes: Vec<Note>,
 }
 
@@ -162,15 +163,15 @@ impl<'a> Common<'a> {
         });
         let uplinks = Uplinks::new(&links, &routes);
         notes.extend(uplinks.notes.iter().cloned());
-        let named = links.into_iter().map(|link| (link.name, link.alternative_names));
-        let alternative_names = named.filter(|(_, names)| !names.is_empty()).collect();
-        Self { host, wanted, uplinks, alternative_names, notes }
+        Self { host, wanted, uplinks, told: net::Told::new(links), notes }
     }
 }
 
 /// What one thread has read.
 struct Scan<'a> {
     common: &'a Common<'a>,
+    links: net::Links<'a>,
+    devlink: Devlink<'a>,
     parents: HashMap<PciAddress, pci::Parent>,
     bridges: HashMap<String, Option<u32>>,
     notes: Vec<Note>,
@@ -178,12 +179,25 @@ struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     fn new(common: &'a Common<'a>) -> Self {
-        Self { common, parents: HashMap::new(), bridges: HashMap::new(), notes: Vec::new() }
+        Self {
+            common,
+            links: net::Links::new(&common.told),
+            devlink: Devlink::new(common.host),
+            parents: HashMap::new(),
+            bridges: HashMap::new(),
+            notes: Vec::new(),
+        }
     }
 
     fn all(mut self, names: &[String]) -> (Vec<Device>, Vec<Note>) {
         let devices = self.functions(names);
-        (devices, self.notes)
+        (devices, self.into_notes())
+    }
+
+    fn into_notes(self) -> Vec<Note> {
+        let mut notes = self.notes;
+        notes.extend(self.devlink.into_notes());
+        notes
     }
 
     fn functions(&mut self, names: &[String]) -> Vec<Device> {
@@ -210,12 +224,13 @@ impl<'a> Scan<'a> {
         let whole = |error: io::Error| note(&path, &error);
         let function = host.enter(&path).map_err(whole)?;
         let class: PciClass = pci::number(&function, "class")?;
-        if !wanted.class(class) {
+        let id = DeviceId::from(address);
+        if !wanted.class(class) && !wanted.device(&id) {
             return Ok(None);
         }
         let ids: (HexId, HexId) = (pci::number(&function, "vendor")?, pci::number(&function, "device")?);
         let (kind, representor) = self.kind(&function, address, ids)?;
-        let mut device = Device::bare(DeviceId::from(address), address, ids, class, kind);
+        let mut device = Device::bare(id, address, ids, class, kind);
         device.driver = pci::driver(&function).map_err(whole)?;
         device.numa_node = self.numa_node(&function, &device.function);
         device.acpi_index = match wanted.acpi_index() && function.has("acpi_index") {
@@ -259,17 +274,43 @@ impl<'a> Scan<'a> {
     }
 
     /// Adds netdevs and handles, which lie in the device's own directory whatever its kind.
-    fn finish(&self, mut device: Device, function: &Directory<'_>) -> Result<Device, Note> {
-        let Common { wanted, uplinks, alternative_names, .. } = self.common;
+    fn finish(&mut self, mut device: Device, function: &Directory<'_>) -> Result<Device, Note> {
+        let Common { wanted, uplinks, .. } = self.common;
         let whole = |error: io::Error| note(function.path(), &error);
         // Only a PF has representors beside its own netdevs.
         let facts = wanted.netdevs(device.pf().is_some());
-        device.netdevs = net::of_function(function, facts).map_err(whole)?.own;
-        net::add_alternative_names(&mut device.netdevs, alternative_names);
-        device.default_route =
-            device.netdevs.iter().find_map(|netdev| uplinks.of(netdev)).cloned().map(Box::new);
+        let is_legacy = || self.devlink.is_legacy(device.address);
+        let netdevs = net::of_function(function, facts, &self.links, is_legacy);
+        device.netdevs = netdevs.map_err(whole)?.own;
+        let told = device.netdevs.iter().map(|netdev| self.links.told_as(&netdev.name));
+        device.default_route = told.filter_map(|name| uplinks.of(&name)).next().cloned().map(Box::new);
         handles(&mut device, function, wanted.handles()).map_err(whole)?;
+        if wanted.handles().rdma && device.class.is_network() {
+            self.find_moved_rdma(&mut device, function);
+        }
+        if wanted.ddp() && device.class.is_network() {
+            device.ddp_profile = self.devlink.profile(&device);
+        }
         Ok(device)
+    }
+
+    /// Tells whether a function whose RDMA devices are not here has them in a pod. devlink knows; else the directory that
+    /// they left behind tells, or the PF does, where the function's netdev is away and has left its directory behind.
+    fn find_moved_rdma(&mut self, device: &mut Device, function: &Directory<'_>) {
+        let is_here = device.rdma.as_ref().is_some_and(|rdma| !rdma.devices.is_empty());
+        let has_userspace_driver = device.vfio.is_some() || device.uio.is_some();
+        if is_here || device.driver.is_none() || has_userspace_driver {
+            return;
+        }
+        let pf = device.pf().map(|pf| pf.address);
+        let pf_has_rdma = pf.is_some_and(|pf| self.parent(pf).has_rdma);
+        if device.rdma.is_none() && !pf_has_rdma {
+            return;
+        }
+        let enabled = self.devlink.enables_rdma(&device.id);
+        let netdev_is_away = device.netdevs.is_empty() && function.has("net");
+        let left_behind = device.rdma.is_some() || netdev_is_away;
+        device.rdma = enabled.unwrap_or(left_behind).then(Box::default);
     }
 
     /// What kind of function it is, and the netdev that represents it.
@@ -302,9 +343,9 @@ impl<'a> Scan<'a> {
 
     /// What the VFs and SFs of a PF need to know of it, read once.
     fn parent(&mut self, pf: PciAddress) -> &pci::Parent {
-        let Self { common: Common { host, wanted, alternative_names, .. }, notes, parents, .. } = self;
+        let Self { common: Common { host, wanted, .. }, links, devlink, notes, parents, .. } = self;
         parents.entry(pf).or_insert_with(|| {
-            pci::Parent::read(host, pf, wanted.netdevs(false), alternative_names, &mut |note| {
+            pci::Parent::read(host, pf, wanted.netdevs(false), (links, devlink), &mut |note| {
                 notes.push(note);
             })
         })

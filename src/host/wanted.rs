@@ -1,7 +1,9 @@
 //! What a scan has to read.
 
+use std::collections::BTreeSet;
+
 use crate::config::{Config, DeviceType, PoolConfig, Selector, VfioMode};
-use crate::model::{ClassPattern, PciClass};
+use crate::model::{ClassPattern, DeviceId, PciAddress, PciClass};
 
 /// The facts that a config can ask for; a scan reads no others.
 #[derive(Debug, Clone, Default)]
@@ -15,10 +17,12 @@ pub struct Wanted {
     acpi_indexes: bool,
     iommu_groups: bool,
     any_class: bool,
+    devices: BTreeSet<DeviceId>,
     subfunctions: bool,
     vdpa: bool,
     p_keys: bool,
     cdev: bool,
+    ddp: bool,
 }
 
 /// Which facts of netdevs a scan has to read.
@@ -28,6 +32,8 @@ pub struct WantedNetdevs {
     pub link_type: bool,
     /// The port name, without which a representor cannot be told from the uplink. A VF has no representors.
     pub port_name: bool,
+    /// Whether its link is up. A VF or SF is judged by its PF.
+    pub link: bool,
 }
 
 /// Which handles of a device a scan has to read, beside those that a bound driver always gives.
@@ -53,7 +59,7 @@ impl Wanted {
         wanted
     }
 
-    /// Everything that can be asked for.
+    /// Everything that can be asked for, but for DDP packages, for which a process may have to be started.
     pub fn everything() -> Self {
         Self {
             network: true,
@@ -65,10 +71,12 @@ impl Wanted {
             acpi_indexes: true,
             iommu_groups: true,
             any_class: false,
+            devices: BTreeSet::new(),
             subfunctions: true,
             vdpa: true,
             p_keys: true,
             cdev: true,
+            ddp: false,
         }
     }
 
@@ -88,12 +96,26 @@ impl Wanted {
         self
     }
 
+    /// This, and certain devices whatever their class.
+    #[must_use]
+    pub fn and_devices(mut self, ids: impl IntoIterator<Item = DeviceId>) -> Self {
+        self.devices.extend(ids);
+        self.subfunctions |= self.devices.iter().any(|id| PciAddress::from_sysfs(id.as_str()).is_none());
+        self
+    }
+
+    /// Whether it is one of those.
+    pub(super) fn device(&self, id: &DeviceId) -> bool {
+        self.devices.contains(id)
+    }
+
     fn add(&mut self, pool: &PoolConfig) {
         match pool.device_type {
             DeviceType::NetDevice => self.network = true,
             DeviceType::AuxNetDevice => self.subfunctions = true,
             DeviceType::Accelerator => self.accelerators = true,
         }
+        self.ddp |= pool.selectors.iter().any(Selector::asks_for_ddp_profiles);
         self.cdev |= pool.vfio != VfioMode::Group;
         for selector in &pool.selectors {
             self.add_selector(selector);
@@ -132,6 +154,11 @@ impl Wanted {
         WantedHandles { rdma: self.rdma, vdpa: self.vdpa, p_key: self.p_keys, cdev: self.cdev }
     }
 
+    /// Whether DDP packages matter.
+    pub fn ddp(&self) -> bool {
+        self.ddp
+    }
+
     /// Whether firmware indexes matter.
     pub fn acpi_index(&self) -> bool {
         self.acpi_indexes
@@ -144,6 +171,6 @@ impl Wanted {
 
     /// Which facts of the netdevs of a function matter.
     pub fn netdevs(&self, has_pf: bool) -> WantedNetdevs {
-        WantedNetdevs { link_type: self.link_types, port_name: !has_pf }
+        WantedNetdevs { link_type: self.link_types, port_name: !has_pf, link: !has_pf }
     }
 }

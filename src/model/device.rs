@@ -86,6 +86,8 @@ pub struct PhysicalFunction {
     pub names: Vec<String>,
     /// The link type of its netdev.
     pub link_type: Option<LinkType>,
+    /// Whether its link is up.
+    pub link: Option<LinkState>,
 }
 
 /// A network interface of a function.
@@ -97,8 +99,30 @@ pub struct Netdev {
     pub alternative_names: Vec<String>,
     /// Its link type.
     pub link_type: Option<LinkType>,
+    /// Whether its link is up; read of PFs and plain functions only.
+    pub link: Option<LinkState>,
     /// The kernel's port name (`p0`, `pf0vf1`), in switchdev mode.
     pub port_name: Option<String>,
+}
+
+/// Whether a link is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkState {
+    /// Administratively up.
+    pub up: bool,
+    /// Carrier, where the kernel tells it.
+    pub carrier: Option<bool>,
+}
+
+impl LinkState {
+    /// The state of a function: one port that is up, or has carrier, is enough.
+    pub fn of(netdevs: &[Netdev]) -> Option<Self> {
+        let links = || netdevs.iter().filter_map(|netdev| netdev.link);
+        links().next()?;
+        let up = links().any(|link| link.up);
+        let carrier = links().filter(|link| link.up).filter_map(|link| link.carrier).max();
+        Some(Self { up, carrier })
+    }
 }
 
 /// A link type, from the ARP hardware type of a netdev
@@ -251,6 +275,8 @@ pub struct Device {
     pub representor: Option<String>,
     /// uacce entry.
     pub uacce: Option<Box<Uacce>>,
+    /// The DDP package that its PF runs, where a pool asks for it.
+    pub ddp_profile: Option<String>,
     /// The default route that leaves through it.
     pub default_route: Option<Box<DefaultRoute>>,
     /// Paths of its device nodes that this process would see if they existed, and does not.
@@ -284,6 +310,7 @@ impl Device {
             vdpa: None,
             representor: None,
             uacce: None,
+            ddp_profile: None,
             default_route: None,
             absent_nodes: Vec::new(),
         }
@@ -307,8 +334,15 @@ impl Device {
 
     /// The link type of its netdev, else of its PF's (a netdev may have moved into a pod).
     pub fn link_type(&self) -> Option<LinkType> {
-        let own = self.netdevs.iter().find_map(|netdev| netdev.link_type);
-        own.or_else(|| self.pf().and_then(|pf| pf.link_type))
+        self.link_types().next()
+    }
+
+    /// The link types of its netdevs, else of its PF's. The ports of one function need not be of one type.
+    pub fn link_types(&self) -> impl Iterator<Item = LinkType> {
+        let own = self.netdevs.iter().filter_map(|netdev| netdev.link_type);
+        let of_pf = self.pf().and_then(|pf| pf.link_type);
+        let has_own = self.netdevs.iter().any(|netdev| netdev.link_type.is_some());
+        own.chain(of_pf.filter(|_| !has_own))
     }
 
     /// All names of its netdevs.
@@ -331,6 +365,11 @@ impl Device {
                 .as_ref()
                 .and_then(|uacce| uacce.api.as_deref())
                 .is_some_and(|api| api.ends_with("_noiommu"))
+    }
+
+    /// The IOMMU group that it may share with others. Without an IOMMU every device has a group of its own.
+    pub fn shareable_group(&self) -> Option<u32> {
+        self.vfio.as_ref().filter(|vfio| !vfio.no_iommu).map(|vfio| vfio.group)
     }
 
     /// Paths on the host of the nodes without which its bound driver is of no use to a container.

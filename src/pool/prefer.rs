@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 
-use super::{Member, Pool};
+use super::groups::SharedGroups;
+use super::{Freed, Member, Pool};
 use crate::config::AllocationPolicy;
 
 /// Exactly `size` of the `available` ids, every one of `must_include` among them. Deterministic: ties fall to the
 /// smaller id.
 ///
-/// The policies apply in their order: each ranks the choices that the ones before it leave equal.
+/// Members of one IOMMU group are kept together where that can be. Beyond that the policies apply in their order: each
+/// ranks the choices that the ones before it leave equal.
 ///
 /// # Errors
 /// Why there is no such choice.
 pub fn prefer(
     pool: &Pool,
+    freed: &Freed,
     available: &[String],
     must_include: &[String],
     size: usize,
@@ -32,9 +35,11 @@ pub fn prefer(
     }
     free.retain(|id| chosen.binary_search(id).is_err());
     while chosen.len() < size {
-        let counts = Counts::new(pool, &chosen, &free, size - chosen.len());
-        let best =
-            free.iter().enumerate().min_by_key(|(_, id)| counts.rank(pool, id)).map(|(position, _)| position);
+        let missing = size - chosen.len();
+        let groups = SharedGroups::new(pool, &chosen, &free);
+        let counts = Counts::new(pool, &chosen, &free, missing);
+        let rank = |id: &str| (groups.rank(id, missing), counts.rank(pool, freed, id));
+        let best = free.iter().enumerate().min_by_key(|(_, id)| rank(id)).map(|(position, _)| position);
         let Some(position) = best else { break };
         chosen.push(free.remove(position));
     }
@@ -100,7 +105,7 @@ impl Counts {
         counts
     }
 
-    fn rank(&self, pool: &Pool, id: &str) -> Vec<i64> {
+    fn rank(&self, pool: &Pool, freed: &Freed, id: &str) -> Vec<i64> {
         let Some(member) = pool.member(id) else {
             return vec![i64::MAX];
         };
@@ -118,8 +123,7 @@ impl Counts {
                 AllocationPolicy::Spread => {
                     rank.extend([self.parents.apart(&parent(member)), self.cards.apart(&card(member))]);
                 }
-                // Refused by the config until it is known who holds a device.
-                AllocationPolicy::Lru => {}
+                AllocationPolicy::Lru => rank.push(i64::try_from(freed.place(id)).unwrap_or(i64::MAX)),
             }
         }
         rank

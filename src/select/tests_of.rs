@@ -135,7 +135,17 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
             move |device| tell_root_devices(roots, with_pf, device),
         );
     }
-    tests.one_of("linkTypes", selector.link_types.as_ref(), Device::link_type);
+    if let Some(wanted) = &selector.link_types {
+        tests.add(
+            "linkTypes",
+            move |device| device.link_types().any(|found| wanted.contains(&found)),
+            move |device| {
+                let found: Vec<String> = device.link_types().map(|found| found.to_string()).collect();
+                told(list(wanted), if found.is_empty() { "none".to_owned() } else { found.join(", ") })
+            },
+        );
+    }
+    tests.one_of("ddpProfiles", selector.ddp_profiles.as_ref(), |device| device.ddp_profile.clone());
     if let Some(keys) = &selector.p_keys {
         let found = |device: &Device| device.rdma.as_ref().and_then(|rdma| rdma.p_key);
         let hex = |key: u16| format!("{key:#06x}");
@@ -206,9 +216,10 @@ fn is_physical(device: &Device) -> bool {
 
 /// The names by which a device is found through its PF: those of the PF, or its own where PFs are asked for.
 fn pf_names(with_pf: bool, device: &Device) -> impl Iterator<Item = &str> {
-    let own = with_pf && is_physical(device);
-    let of_pf = device.pf().into_iter().flat_map(|pf| pf.names.iter().map(String::as_str));
-    of_pf.chain(own.then(|| device.netdev_names()).into_iter().flatten())
+    let own = device.netdevs.iter().filter(move |_| with_pf && is_physical(device));
+    let of_pf = device.pf().into_iter().flat_map(|pf| &pf.names);
+    let names = own.flat_map(|netdev| std::iter::once(&netdev.name).chain(&netdev.alternative_names));
+    of_pf.chain(names).map(String::as_str)
 }
 
 fn pf_name_matches(entry: &PfName, with_pf: bool, device: &Device) -> bool {

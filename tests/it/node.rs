@@ -173,6 +173,19 @@ impl Node {
         Ok(answers.into_iter().map(answer).collect())
     }
 
+    /// Writes the kubelet's checkpoint: a container of its own holds the ids of each resource.
+    pub(crate) fn holds(&self, held: &[(&str, &[&str])]) {
+        let entries: Vec<Value> = held
+            .iter()
+            .map(|(resource, ids)| {
+                serde_json::json!({"PodUID": "u", "ContainerName": "c", "ResourceName": resource,
+                    "DeviceIDs": {"0": ids}, "AllocResp": ""})
+            })
+            .collect();
+        let checkpoint = serde_json::json!({"Data": {"PodDeviceEntries": entries}, "Checksum": 1});
+        fs::write(self.directory().join("kubelet_internal_checkpoint"), checkpoint.to_string()).unwrap();
+    }
+
     /// The device-information files, by name.
     pub(crate) fn files(&self) -> BTreeMap<String, Value> {
         let Ok(entries) = fs::read_dir(self.device_info()) else {
@@ -204,13 +217,11 @@ fn run(
     look_again: &Arc<Notify>,
 ) -> (Option<oneshot::Sender<()>>, JoinHandle<Result<(), RunError>>) {
     let options = daemon::Options {
-        host: host.clone(),
-        config: config.clone(),
-        device_plugin_directory: directory.to_owned(),
         device_info: DeviceInfoDirectory::new(directory.join("devinfo")),
         cdi: cdi.map(|mode| CdiDirectory::new(directory.join("cdi"), mode)),
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(look_again),
+        ..daemon::Options::new(host.clone(), config.clone(), directory)
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let plugin = tokio::spawn(daemon::run(options, async {

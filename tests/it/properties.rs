@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pcidp::config::Config;
-use pcidp::model::{Device, DeviceId, Function, Inventory, PciAddress, PhysicalFunction};
-use pcidp::pool::{Pools, assign, prefer};
+use pcidp::model::{Device, DeviceId, Function, Inventory, PciAddress, PhysicalFunction, Vfio};
+use pcidp::pool::{Freed, Pools, assign, prefer};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
@@ -43,6 +43,7 @@ impl Vf {
                     address: pf,
                     names: vec![format!("pf{}", self.pf)],
                     link_type: None,
+                    link: None,
                 }),
                 index: Some(self.index),
             },
@@ -55,6 +56,7 @@ impl Vf {
             uio: None,
             rdma: None,
             uacce: None,
+            ddp_profile: None,
             vdpa: None,
             representor: None,
             default_route: None,
@@ -215,6 +217,17 @@ fn whole(vfs: &[Vf], policy: &str) -> pcidp::pool::Pool {
     assign(&config(&text), &inventory(vfs)).pools.remove(0)
 }
 
+/// The same, on VFIO, each in one of a few IOMMU groups.
+fn grouped(vfs: &[Vf], groups: &[u32], policy: &str) -> pcidp::pool::Pool {
+    let mut pool = whole(vfs, policy);
+    for (member, group) in pool.members.iter_mut().zip(groups) {
+        let mut device = Device::clone(&member.device);
+        device.vfio = Some(Vfio { group: *group, no_iommu: false, blocked_by: None, cdev: None });
+        member.device = std::sync::Arc::new(device);
+    }
+    pool
+}
+
 /// A question that has an answer: what is available, what must be included, how many.
 fn question() -> impl Strategy<Value = (Vec<Vf>, Vec<String>, Vec<String>, usize)> {
     vfs(12).prop_filter("there is a device", |vfs| !vfs.is_empty()).prop_flat_map(|vfs| {
@@ -270,17 +283,17 @@ proptest! {
         ]),
     ) {
         let pool = whole(&vfs, policy);
-        let chosen = prefer(&pool, &available, &fixed, size).unwrap();
+        let chosen = prefer(&pool, &Freed::default(), &available, &fixed, size).unwrap();
         let set: BTreeSet<&String> = chosen.iter().collect();
         prop_assert_eq!((chosen.len(), set.len()), (size, size));
         prop_assert!(fixed.iter().all(|id| set.contains(id)));
         prop_assert!(chosen.iter().all(|id| available.contains(id)));
         let mut sorted = available.clone();
         sorted.sort();
-        prop_assert_eq!(prefer(&pool, &sorted, &fixed, size).unwrap(), chosen);
-        prop_assert!(prefer(&pool, &available, &fixed, available.len() + 1).is_err());
+        prop_assert_eq!(prefer(&pool, &Freed::default(), &sorted, &fixed, size).unwrap(), chosen);
+        prop_assert!(prefer(&pool, &Freed::default(), &available, &fixed, available.len() + 1).is_err());
         if fixed.len() > 1 {
-            prop_assert!(prefer(&pool, &available, &fixed, fixed.len() - 1).is_err());
+            prop_assert!(prefer(&pool, &Freed::default(), &available, &fixed, fixed.len() - 1).is_err());
         }
     }
 
@@ -288,7 +301,7 @@ proptest! {
     #[test]
     fn packed_takes_as_few_pfs_as_possible((vfs, available, fixed, size) in question()) {
         let pool = whole(&vfs, r#"["packed"]"#);
-        let chosen = load(&pool, &prefer(&pool, &available, &fixed, size).unwrap(), pf).len();
+        let chosen = load(&pool, &prefer(&pool, &Freed::default(), &available, &fixed, size).unwrap(), pf).len();
         let best = choices(&available, &fixed, size).iter().map(|choice| load(&pool, choice, pf).len()).min();
         prop_assert_eq!(Some(chosen), best);
     }
@@ -296,7 +309,7 @@ proptest! {
     #[test]
     fn numa_takes_as_few_nodes_as_possible((vfs, available, fixed, size) in question()) {
         let pool = whole(&vfs, r#"["numa"]"#);
-        let chosen = load(&pool, &prefer(&pool, &available, &fixed, size).unwrap(), numa).len();
+        let chosen = load(&pool, &prefer(&pool, &Freed::default(), &available, &fixed, size).unwrap(), numa).len();
         let best = choices(&available, &fixed, size).iter().map(|choice| load(&pool, choice, numa).len()).min();
         prop_assert_eq!(Some(chosen), best);
     }
@@ -309,8 +322,47 @@ proptest! {
             let load = load(&pool, choice, pf);
             (std::cmp::Reverse(load.len()), load.iter().max().copied())
         };
-        let chosen = evenness(&prefer(&pool, &available, &fixed, size).unwrap());
+        let chosen = evenness(&prefer(&pool, &Freed::default(), &available, &fixed, size).unwrap());
         let best = choices(&available, &fixed, size).iter().map(|choice| evenness(choice)).min();
         prop_assert_eq!(Some(chosen), best);
+    }
+
+    // ALC-14
+    #[test]
+    fn lru_takes_those_that_were_free_for_the_longest(
+        (vfs, available, fixed, size) in question(),
+        held in prop::collection::vec(prop::collection::vec(any::<Index>(), 0..4), 0..6),
+    ) {
+        let pool = whole(&vfs, r#"["lru"]"#);
+        let mut freed = Freed::default();
+        for held in held {
+            freed.hold(&held.iter().map(|index| index.get(&available).clone()).collect());
+        }
+        freed.hold(&BTreeSet::new());
+        let chosen = prefer(&pool, &freed, &available, &fixed, size).unwrap();
+        let places = |choice: &[String]| -> Vec<u64> {
+            let mut places: Vec<u64> = choice.iter().map(|id| freed.place(id)).collect();
+            places.sort_unstable();
+            places
+        };
+        let best = choices(&available, &fixed, size).iter().map(|choice| places(choice)).min();
+        prop_assert_eq!(Some(places(&chosen)), best);
+    }
+
+    #[test]
+    fn no_group_is_broken_where_that_can_be_avoided(
+        (vfs, available, fixed, size) in question(),
+        groups in prop::collection::vec(0u32..6, 12),
+        policy in prop::sample::select(vec![r#"["packed"]"#, r#"["spread"]"#, r#"["lru"]"#]),
+    ) {
+        let pool = grouped(&vfs, &groups, policy);
+        let group = |id: &String| pool.member(id).unwrap().device.shareable_group();
+        let is_broken = |choice: &[String]| {
+            let mut others = pool.members.iter().map(|member| member.device.id.to_string());
+            others.any(|id| !choice.contains(&id) && choice.iter().any(|one| group(one) == group(&id)))
+        };
+        let chosen = prefer(&pool, &Freed::default(), &available, &fixed, size).unwrap();
+        let avoidable = choices(&available, &fixed, size).iter().any(|choice| !is_broken(choice));
+        prop_assert!(!avoidable || !is_broken(&chosen), "{:?}", chosen);
     }
 }

@@ -1,17 +1,16 @@
 //! The kernel's own answers, over a blocking netlink socket.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{Family, Link, Netlink, Route};
+use super::exchange::{Ask, exchange};
+use super::{EswitchMode, Family, Link, Netlink, Route, devlink};
 
 /// Asks the kernel of this network namespace. Needs no privileges.
 #[derive(Debug, Clone, Copy)]
@@ -42,47 +41,23 @@ impl Netlink for KernelNetlink {
         }
         Ok(routes)
     }
+
+    fn versions(&self, device: &str) -> io::Result<BTreeMap<String, String>> {
+        devlink::versions(device)
+    }
+
+    fn eswitch_mode(&self, device: &str) -> io::Result<Option<EswitchMode>> {
+        devlink::eswitch_mode(device)
+    }
+
+    fn enables_rdma(&self, device: &str) -> io::Result<Option<bool>> {
+        devlink::enables_rdma(device)
+    }
 }
 
-/// Sends a dump request and collects the answers until the kernel says that it is done.
+/// Asks for a whole table.
 fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
-    message.finalize();
-    let mut request = vec![0; message.buffer_len()];
-    message.serialize(&mut request);
-    socket.send(&request, 0)?;
-
-    let mut answers = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        if read_datagram(&datagram, &mut answers)? {
-            return Ok(answers);
-        }
-    }
-}
-
-/// Reads the messages of one datagram; true once the dump is done.
-fn read_datagram<T: NetlinkDeserializable>(datagram: &[u8], answers: &mut Vec<T>) -> io::Result<bool> {
-    let bad = |cause: String| io::Error::new(io::ErrorKind::InvalidData, cause);
-    let mut rest = datagram;
-    while !rest.is_empty() {
-        let message = NetlinkMessage::<T>::deserialize(rest).map_err(|error| bad(error.to_string()))?;
-        match message.payload {
-            NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
-            NetlinkPayload::InnerMessage(inner) => answers.push(inner),
-            _ => {}
-        }
-        // Messages are padded to four bytes; a length of zero would never end.
-        let length = (message.header.length as usize).next_multiple_of(4).max(4);
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    Ok(false)
+    exchange(NETLINK_ROUTE, Ask::Dump, question)
 }
 
 fn read_link(message: &LinkMessage) -> Link {
@@ -161,12 +136,5 @@ mod tests {
                 assert!(links.iter().any(|link| link.index == *interface), "{route:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_cut_datagram_is_an_error_and_not_a_panic() {
-        let mut answers: Vec<RouteNetlinkMessage> = Vec::new();
-        assert!(read_datagram(&[1, 2, 3], &mut answers).is_err());
-        assert!(read_datagram(&[0; 64], &mut answers).is_err());
     }
 }

@@ -1,7 +1,10 @@
-//! What a directory cannot hold: links and routes, as the kernel's netlink tells them.
+//! What a directory cannot hold: links, routes and devlink, as the kernel's netlink tells them.
 
+mod devlink;
+mod exchange;
 mod kernel;
 
+use std::collections::BTreeMap;
 use std::io;
 
 pub use kernel::KernelNetlink;
@@ -19,6 +22,42 @@ pub trait Netlink: Send + Sync {
     /// # Errors
     /// What the kernel said.
     fn default_routes(&self) -> io::Result<Vec<Route>>;
+
+    /// The versions that a device (`pci/0000:17:00.0`) tells through devlink; none where it tells nothing.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn versions(&self, device: &str) -> io::Result<BTreeMap<String, String>>;
+
+    /// The mode of a device's eswitch; nothing where it has none.
+    ///
+    /// # Errors
+    /// What the kernel said; it asks for CAP_NET_ADMIN.
+    fn eswitch_mode(&self, device: &str) -> io::Result<Option<EswitchMode>>;
+
+    /// devlink's `enable_rdma` of a device; nothing where it has no such parameter.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn enables_rdma(&self, device: &str) -> io::Result<Option<bool>>;
+}
+
+/// Mode of the switch inside an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EswitchMode {
+    /// VFs have no netdev on the host's side.
+    Legacy,
+    /// Each VF and SF has a representor.
+    Switchdev,
+}
+
+impl std::fmt::Display for EswitchMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Legacy => "legacy",
+            Self::Switchdev => "switchdev",
+        })
+    }
 }
 
 /// A network interface.
@@ -85,6 +124,18 @@ impl Netlink for NoNetlink {
 
     fn default_routes(&self) -> io::Result<Vec<Route>> {
         Err(unknown())
+    }
+
+    fn versions(&self, _: &str) -> io::Result<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
+    }
+
+    fn eswitch_mode(&self, _: &str) -> io::Result<Option<EswitchMode>> {
+        Ok(None)
+    }
+
+    fn enables_rdma(&self, _: &str) -> io::Result<Option<bool>> {
+        Ok(None)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reads the answers of netlink in a recording.
 
-use std::collections::BTreeMap;
-
 use super::format::{PROTOCOLS, ROUTE_KINDS};
 use super::words::Words;
 use super::{RecordedDevlink, RecordedLink, RecordedRoute};
@@ -69,15 +67,18 @@ pub(super) fn read_route(words: &mut Words<'_>) -> Result<RecordedRoute, String>
 }
 
 pub(super) fn read_devlink(words: &mut Words<'_>) -> Result<RecordedDevlink, String> {
-    const SHAPE: &str =
-        "write `devlink BUS/DEVICE`, then any of `eswitch=legacy`, `eswitch=switchdev`, `info.KEY=VALUE`";
+    const SHAPE: &str = "write `devlink BUS/DEVICE`, then any of `eswitch=` with legacy, switchdev or EPERM, `enable_rdma=` with true or false, `info.KEY=VALUE`";
     let device = words.next_word()?.filter(|word| word.contains('/')).ok_or(SHAPE)?;
-    let mut devlink = RecordedDevlink { device, eswitch: None, info: BTreeMap::new() };
+    let mut devlink = RecordedDevlink { device, ..RecordedDevlink::default() };
     while let Some((key, value)) = words.next_pair()? {
         let info = key.strip_prefix("info.").filter(|key| !key.is_empty());
         match (key, info, value) {
-            ("eswitch", _, Some(mode)) if matches!(mode.as_str(), "legacy" | "switchdev") => {
+            ("eswitch", _, Some(mode)) if matches!(mode.as_str(), "legacy" | "switchdev" | "EPERM") => {
                 once(key, &mut devlink.eswitch, mode)?;
+            }
+            ("enable_rdma", _, Some(flag)) => {
+                let flag = flag.parse().map_err(|_| format!("`{key}={flag}` is wrong; {SHAPE}"))?;
+                once(key, &mut devlink.enable_rdma, flag)?;
             }
             (_, Some(info), Some(value)) => {
                 devlink.info.insert(info.to_owned(), value);

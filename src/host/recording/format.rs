@@ -129,6 +129,9 @@ impl fmt::Display for RecordedDevlink {
         if let Some(eswitch) = &self.eswitch {
             write!(f, " eswitch={}", word(eswitch))?;
         }
+        if let Some(enable_rdma) = self.enable_rdma {
+            write!(f, " enable_rdma={enable_rdma}")?;
+        }
         for (key, value) in &self.info {
             write!(f, " info.{key}={}", word(value))?;
         }

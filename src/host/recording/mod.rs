@@ -145,8 +145,10 @@ impl Default for RecordedRoute {
 pub struct RecordedDevlink {
     /// `BUS/DEVICE`, such as `pci/0000:03:00.0`.
     pub device: String,
-    /// Mode of the eswitch: `legacy` or `switchdev`.
+    /// Mode of the eswitch: `legacy` or `switchdev`, or `EPERM` where it was not told.
     pub eswitch: Option<String>,
+    /// The parameter `enable_rdma`.
+    pub enable_rdma: Option<bool>,
     /// Keys and values of `devlink dev info`, such as `fw.app.name`.
     pub info: BTreeMap<String, String>,
 }

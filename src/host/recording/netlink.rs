@@ -1,10 +1,12 @@
 //! The recorded answers of netlink.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use super::{Entry, RecordedLink, RecordedRoute, Recording};
-use crate::host::netlink::{Link, Netlink, Route};
+use nix::errno::Errno;
+
+use super::{Entry, RecordedDevlink, RecordedLink, RecordedRoute, Recording};
+use crate::host::netlink::{EswitchMode, Link, Netlink, Route};
 
 /// A word that names an interface which the recording does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +19,7 @@ pub struct UnknownInterface(pub String);
 #[derive(Debug, Clone)]
 pub struct RecordedNetlink {
     answers: Option<(Vec<Link>, Vec<Route>)>,
+    devlinks: Vec<RecordedDevlink>,
 }
 
 impl RecordedNetlink {
@@ -26,19 +29,23 @@ impl RecordedNetlink {
     /// The first name that is no interface of the recording.
     pub fn new(recording: &Recording) -> Result<Self, UnknownInterface> {
         let Some(answers) = recording.answers() else {
-            return Ok(Self { answers: None });
+            return Ok(Self { answers: None, devlinks: Vec::new() });
         };
         let names = Names::new(recording, &answers.links);
         let links: Result<_, _> = answers.links.iter().map(|link| resolve_link(&names, link)).collect();
         // The kernel's reader takes unicast routes only, too.
         let unicast = answers.routes.iter().filter(|route| route.kind == "unicast");
         let routes: Result<_, _> = unicast.map(|route| resolve_route(&names, route)).collect();
-        Ok(Self { answers: Some((links?, routes?)) })
+        Ok(Self { answers: Some((links?, routes?)), devlinks: answers.devlinks.clone() })
     }
 
     fn known(&self) -> io::Result<&(Vec<Link>, Vec<Route>)> {
         let cause = "the recording has no answers of netlink";
         self.answers.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, cause))
+    }
+
+    fn devlink(&self, device: &str) -> Option<&RecordedDevlink> {
+        self.devlinks.iter().find(|devlink| devlink.device == device)
     }
 }
 
@@ -49,6 +56,23 @@ impl Netlink for RecordedNetlink {
 
     fn default_routes(&self) -> io::Result<Vec<Route>> {
         Ok(self.known()?.1.clone())
+    }
+
+    fn versions(&self, device: &str) -> io::Result<BTreeMap<String, String>> {
+        Ok(self.devlink(device).map(|devlink| devlink.info.clone()).unwrap_or_default())
+    }
+
+    fn eswitch_mode(&self, device: &str) -> io::Result<Option<EswitchMode>> {
+        match self.devlink(device).and_then(|devlink| devlink.eswitch.as_deref()) {
+            Some("legacy") => Ok(Some(EswitchMode::Legacy)),
+            Some("switchdev") => Ok(Some(EswitchMode::Switchdev)),
+            Some(_) => Err(Errno::EPERM.into()),
+            None => Ok(None),
+        }
+    }
+
+    fn enables_rdma(&self, device: &str) -> io::Result<Option<bool>> {
+        Ok(self.devlink(device).and_then(|devlink| devlink.enable_rdma))
     }
 }
 

@@ -5,8 +5,11 @@ use std::io;
 
 use super::identities::hide_identities;
 use super::rules::{self, Place, Take};
-use super::{Answers, Entry, EntryError, Errno, Node, RecordedLink, RecordedRoute, Recording};
+use super::{
+    Answers, Entry, EntryError, Errno, Node, RecordedDevlink, RecordedLink, RecordedRoute, Recording,
+};
 use crate::host::HostRoot;
+use crate::host::devlink::DDP_PROFILE;
 use crate::host::netlink::{Link, Route};
 
 /// What to put into a recording.
@@ -226,12 +229,42 @@ impl Recorder<'_> {
         let netlink = self.host.netlink();
         let known = netlink.links().and_then(|links| Ok((links, netlink.default_routes()?)));
         match known {
-            Ok((links, routes)) => Some(name_answers(&links, &routes)),
+            Ok((links, routes)) => {
+                Some(Answers { devlinks: self.devlinks(), ..name_answers(&links, &routes) })
+            }
             Err(error) => {
                 self.notes.push(format!("netlink could not be read: {error}; links and routes are unknown"));
                 None
             }
         }
+    }
+
+    /// What devlink says of the functions and subfunctions, as far as it is ever asked.
+    fn devlinks(&self) -> Vec<RecordedDevlink> {
+        let netlink = self.host.netlink();
+        let mut found = Vec::new();
+        for bus in ["pci", "auxiliary"] {
+            for name in self.names(&format!("/sys/bus/{bus}/devices")) {
+                let device = format!("{bus}/{name}");
+                let mut info = netlink.versions(&device).unwrap_or_default();
+                info.retain(|key, _| key == DDP_PROFILE);
+                let devlink = RecordedDevlink {
+                    eswitch: match netlink.eswitch_mode(&device) {
+                        Ok(mode) => mode.map(|mode| mode.to_string()),
+                        Err(_) => Some("EPERM".to_owned()),
+                    },
+                    enable_rdma: netlink.enables_rdma(&device).unwrap_or_default(),
+                    info,
+                    device,
+                };
+                // Without privileges the kernel refuses before it looks for the device.
+                let is_bare = devlink.info.is_empty() && devlink.enable_rdma.is_none();
+                if !(is_bare && devlink.eswitch.as_deref().is_none_or(|mode| mode == "EPERM")) {
+                    found.push(devlink);
+                }
+            }
+        }
+        found
     }
 
     fn finish(mut self, answers: Option<Answers>) -> Recording {

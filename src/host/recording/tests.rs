@@ -28,7 +28,7 @@ const EXAMPLE: &str = r#"pcidp-host 1
   link 9 vlan9 no-carrier lower=2 kind=vlan
   route inet default dev=bond0 dev=ens1f0 via=192.0.2.1 table=main proto=dhcp metric=100
   route inet6 default table=77 proto=42 type=unreachable
-  devlink pci/0000:21:00.0 eswitch=switchdev info.fw.app.name="GTP Flow"
+  devlink pci/0000:21:00.0 eswitch=switchdev enable_rdma=true info.fw.app.name="GTP Flow"
 "#;
 
 fn problems(text: &str) -> Vec<(usize, String)> {
@@ -241,6 +241,7 @@ fn answers() -> impl Strategy<Value = Answers> {
             devlinks: vec![RecordedDevlink {
                 device: "pci/0000:03:00.0".to_owned(),
                 eswitch: Some("legacy".to_owned()),
+                enable_rdma: Some(false),
                 info,
             }],
             links,
