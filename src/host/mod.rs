@@ -1,6 +1,7 @@
 //! Floor 2: the only reader of a machine.
 
 mod auxiliary;
+mod directory;
 mod net;
 pub mod netlink;
 mod pci;

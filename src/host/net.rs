@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::HostRoot;
+use super::directory::Directory;
 use super::wanted::WantedNetdevs;
 use crate::model::{LinkType, Netdev};
 
@@ -17,23 +17,17 @@ pub(super) struct Netdevs {
 }
 
 /// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between.
-pub(super) fn of_function(
-    host: &HostRoot,
-    directory: &str,
-    entries: &[String],
-    wanted: WantedNetdevs,
-) -> io::Result<Netdevs> {
+pub(super) fn of_function(function: &Directory<'_>, wanted: WantedNetdevs) -> io::Result<Netdevs> {
     let mut netdevs = Vec::new();
-    for entry in entries {
+    for entry in function.entries() {
         match entry.as_str() {
-            "net" => read(host, &format!("{directory}/net"), wanted, &mut netdevs)?,
+            "net" => read(function, "net", wanted, &mut netdevs)?,
             virtio if is_numbered(virtio, "virtio") => {
-                below(host, &format!("{directory}/{virtio}"), wanted, &mut netdevs)?;
+                read(function, &format!("{virtio}/net"), wanted, &mut netdevs)?;
             }
             vdpa if is_numbered(vdpa, "vdpa") => {
-                let vdpa = format!("{directory}/{vdpa}");
-                for virtio in list(host, &vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
-                    below(host, &format!("{vdpa}/{virtio}"), wanted, &mut netdevs)?;
+                for virtio in list(function, vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
+                    read(function, &format!("{vdpa}/{virtio}/net"), wanted, &mut netdevs)?;
                 }
             }
             _ => {}
@@ -42,24 +36,17 @@ pub(super) fn of_function(
     Ok(without_representors(netdevs))
 }
 
-fn below(
-    host: &HostRoot,
-    directory: &str,
-    wanted: WantedNetdevs,
-    netdevs: &mut Vec<Netdev>,
-) -> io::Result<()> {
-    read(host, &format!("{directory}/net"), wanted, netdevs)
-}
-
 fn read(
-    host: &HostRoot,
-    directory: &str,
+    function: &Directory<'_>,
+    place: &str,
     wanted: WantedNetdevs,
     netdevs: &mut Vec<Netdev>,
 ) -> io::Result<()> {
-    for name in list(host, directory)? {
+    let names = list(function, place)?;
+    netdevs.reserve_exact(names.len());
+    for name in names {
         let attribute = |wanted: bool, attribute: &str| {
-            wanted.then(|| host.read(&format!("{directory}/{name}/{attribute}")).ok()).flatten()
+            wanted.then(|| function.read(&format!("{place}/{name}/{attribute}")).ok()).flatten()
         };
         netdevs.push(Netdev {
             alternative_names: Vec::new(),
@@ -72,8 +59,8 @@ fn read(
 }
 
 /// The names in a directory that need not exist: a netdev may have gone into a pod with its directory.
-fn list(host: &HostRoot, directory: &str) -> io::Result<Vec<String>> {
-    match host.list(directory) {
+fn list(function: &Directory<'_>, place: &str) -> io::Result<Vec<String>> {
+    match function.list(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     }
