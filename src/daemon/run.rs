@@ -9,14 +9,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use super::cdi::Kept;
 use super::endpoint::Endpoint;
 use super::{
     Action, CdiDirectory, DeviceInfoDirectory, Event, Outputs, PoolService, State, UacceViews, step,
 };
 use crate::config::{Config, PoolConfig, UacceView};
+use crate::handout::cdi::kind;
 use crate::host::{HostRoot, Wanted, scan};
 use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, Registration, SocketWatch};
-use crate::model::{Inventory, Note, ResourceName};
+use crate::model::{DeviceId, Inventory, Note, ResourceName};
 use crate::pool::Pool;
 
 /// The kubelet's directory of sockets, a constant of the kubelet whatever its root
@@ -166,7 +168,8 @@ impl Daemon {
     }
 
     fn take(&mut self, event: Event) {
-        let first_scan = matches!(event, Event::Scanned(_)) && !std::mem::replace(&mut self.restored, true);
+        let scanned = matches!(event, Event::Scanned(_));
+        let first_scan = scanned && !std::mem::replace(&mut self.restored, true);
         if let Event::Scanned(inventory) = &event {
             self.scanned(inventory);
         }
@@ -178,6 +181,37 @@ impl Daemon {
         if first_scan {
             self.restore();
         }
+        if scanned {
+            self.keep_cdi_devices();
+        }
+    }
+
+    /// CDI devices of kinds that no pool has stay resolvable for as long as containers have them.
+    fn keep_cdi_devices(&self) {
+        let Some(cdi) = &self.options.cdi else { return };
+        // Where it is not known who has what, nothing is removed.
+        let Ok(holdings) = kubelet::holdings_from_checkpoint(&self.options.device_plugin_directory) else {
+            return;
+        };
+        let resources: Vec<&ResourceName> = self.served.iter().map(|served| &served.resource).collect();
+        let mut kept: Vec<Kept> = Vec::new();
+        for holding in &holdings {
+            for (named, id) in holding.cdi_devices.iter().filter_map(|name| name.split_once('=')) {
+                let Some(Served { resource, service, .. }) =
+                    self.served.iter().find(|served| served.service.has(id))
+                else {
+                    continue;
+                };
+                // The pool's own spec has it already.
+                if named == kind(resource) {
+                    continue;
+                }
+                let nodes = service.nodes(id).unwrap_or_default();
+                let (resource, kind) = (resource.clone(), named.to_owned());
+                kept.push(Kept { resource, kind, id: DeviceId::from(id), nodes });
+            }
+        }
+        cdi.keep(&kept, &resources, |id| self.served.iter().any(|served| served.service.has(id)));
     }
 
     fn scanned(&mut self, inventory: &Inventory) {
