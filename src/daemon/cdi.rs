@@ -67,6 +67,8 @@ pub(super) struct Kept {
     pub(super) nodes: Vec<DeviceNode>,
 }
 
+type WithNodes = (DeviceId, Vec<DeviceNode>);
+
 /// What is looked at of a spec.
 #[derive(Deserialize)]
 struct Seen {
@@ -104,7 +106,7 @@ impl CdiDirectory {
                 self.remove(name);
             }
         }
-        let mut specs: BTreeMap<(String, &str), Vec<(DeviceId, Vec<DeviceNode>)>> = BTreeMap::new();
+        let mut specs: BTreeMap<(String, &str), Vec<WithNodes>> = BTreeMap::new();
         for device in kept.iter().filter(|device| !others.iter().any(|(_, text)| names(text, device))) {
             let name = cdi::kept_file_name(&device.resource, &device.kind);
             let devices = specs.entry((name, &device.kind)).or_default();
