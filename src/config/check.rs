@@ -80,7 +80,7 @@ pub fn check(text: &str, options: &Options<'_>) -> Checked {
     let mut config = Config::default();
     for (position, pool) in pools {
         match (first_errors.get(&position), pool.config) {
-            (None, Some(pool)) => config.pools.push(pool),
+            (None, Some(pool)) => config.pools.push(Arc::new(pool)),
             (error, _) => config.refused.push(RefusedPool {
                 position,
                 resource: pool.resource,

@@ -1,6 +1,7 @@
 //! The checked config: every value is parsed, every pool in it can be served.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{
@@ -11,7 +12,7 @@ use crate::model::{
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The pools that can be served, in file order.
-    pub pools: Vec<PoolConfig>,
+    pub pools: Vec<Arc<PoolConfig>>,
     /// The pools that have an error and are not served.
     pub refused: Vec<RefusedPool>,
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::cdi::Kept;
@@ -27,6 +27,9 @@ pub const DEVICE_PLUGIN_DIRECTORY: &str = "/var/lib/kubelet/device-plugins";
 
 /// The kubelet waits up to 10 s for the endpoint when it dials back inside Register.
 const REGISTER_LIMIT: Duration = Duration::from_secs(12);
+
+/// How many pools register at a time: each takes a connection with its buffers, and the kubelet takes them one by one.
+const REGISTRATIONS: usize = 8;
 
 /// What a daemon is given.
 pub struct Options {
@@ -100,6 +103,7 @@ struct Daemon {
     instance: Instance,
     served: Vec<Served>,
     endpoints: HashMap<usize, Endpoint>,
+    registrations: Arc<Semaphore>,
     events: mpsc::UnboundedSender<Event>,
     /// A scan is under way, and whether another one was asked for meanwhile.
     looking: Option<bool>,
@@ -120,7 +124,7 @@ impl Daemon {
         let views = UacceViews::new(&options.device_plugin_directory);
         // The kubelet would be given the same mount twice where two such pools meet in a container.
         let engine_pools = options.config.pools.iter().filter(|pool| pool.may_hold_engines()).count();
-        let serve = |config: &PoolConfig| {
+        let serve = |config: &Arc<PoolConfig>| {
             let filtered = match config.uacce_view {
                 UacceView::Auto => config.may_hold_engines() && engine_pools == 1,
                 UacceView::Filtered => true,
@@ -141,6 +145,7 @@ impl Daemon {
             state: State::new(options.config.clone()),
             instance: Instance::random(),
             endpoints: HashMap::new(),
+            registrations: Arc::new(Semaphore::new(REGISTRATIONS)),
             looking: None,
             notes: Vec::new(),
             restored: false,
@@ -319,11 +324,12 @@ impl Daemon {
         let socket = self.options.device_plugin_directory.join(KUBELET_SOCKET);
         let name = endpoint.socket.file_name().to_owned();
         let (resource, options) = (served.resource.clone(), served.service.options());
-        let events = self.events.clone();
+        let (events, registrations) = (self.events.clone(), Arc::clone(&self.registrations));
         tokio::spawn(async move {
             if !after.is_zero() {
                 sleep(after).await;
             }
+            let _turn = registrations.acquire().await;
             let registration = Registration { endpoint: &name, resource: &resource, options };
             let accepted = match kubelet::register(&socket, &registration, REGISTER_LIMIT).await {
                 Ok(identity) => {

@@ -41,6 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct State {
     config: Config,
     kubelet: Option<SocketIdentity>,
+    inventory: Inventory,
     pools: Pools,
     links: Vec<Link>,
 }
@@ -160,7 +161,7 @@ impl State {
             failures: 0,
         };
         let links = (0..config.pools.len()).map(link).collect();
-        Self { config, kubelet: None, pools: Pools::default(), links }
+        Self { config, kubelet: None, inventory: Inventory::default(), pools: Pools::default(), links }
     }
 
     /// The pools as they are now.
@@ -173,7 +174,7 @@ impl State {
 pub fn step(mut state: State, event: Event) -> (State, Vec<Action>) {
     let mut actions = Vec::new();
     match event {
-        Event::Scanned(inventory) => state.scanned(&inventory, &mut actions),
+        Event::Scanned(inventory) => state.scanned(inventory, &mut actions),
         // Other sockets come and go too; that a kubelet is still the same must not shorten anybody's pause.
         Event::Kubelet(identity) if identity == state.kubelet => {}
         Event::Kubelet(identity) => {
@@ -208,8 +209,9 @@ impl State {
         self.links.get_mut(pool)
     }
 
-    fn scanned(&mut self, inventory: &Inventory, actions: &mut Vec<Action>) {
-        let before = std::mem::replace(&mut self.pools, assign(&self.config, inventory));
+    fn scanned(&mut self, inventory: Inventory, actions: &mut Vec<Action>) {
+        self.inventory = inventory.shared_with(&self.inventory);
+        let before = std::mem::replace(&mut self.pools, assign(&self.config, &self.inventory));
         for (pool, link) in self.pools.pools.iter().zip(&mut self.links) {
             // What an endpoint answers from must be in place before the kubelet hears of it.
             if !before.pools.get(link.position).is_some_and(|before| before.holds_the_same(pool)) {

@@ -70,7 +70,7 @@ pub(super) fn provide(
         nodes.push(DeviceNode::same(Rdma::CONNECTION_MANAGER));
     }
     if let (Some(VdpaType::Vhost), Some(node)) =
-        (selector.vdpa_type, device.vdpa.as_ref().and_then(Vdpa::node))
+        (selector.vdpa_type, device.vdpa.as_deref().and_then(Vdpa::node))
     {
         info.add("vdpa", "mount", &node);
         nodes.push(DeviceNode::same(node));

@@ -2,6 +2,7 @@
 //! (<https://github.com/torvalds/linux/blob/master/Documentation/driver-api/auxiliary_bus.rst>).
 
 use super::HostRoot;
+use super::directory::Directory;
 use crate::model::PciAddress;
 
 const AUXILIARY_DEVICES: &str = "/sys/bus/auxiliary/devices";
@@ -26,6 +27,6 @@ fn parent(target: &str) -> Option<PciAddress> {
 }
 
 /// The number that the user gave the subfunction; not the one in its name.
-pub(super) fn number(host: &HostRoot, directory: &str) -> Option<u32> {
-    host.read(&format!("{directory}/sfnum")).ok()?.parse().ok()
+pub(super) fn number(subfunction: &Directory<'_>) -> Option<u32> {
+    subfunction.read("sfnum").ok()?.parse().ok()
 }

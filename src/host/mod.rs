@@ -3,6 +3,7 @@
 mod auxiliary;
 mod ddptool;
 mod devlink;
+mod directory;
 mod net;
 pub mod netlink;
 mod pci;

@@ -1,10 +1,9 @@
 //! The netdevs of a PCI function.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
-use super::HostRoot;
+use super::directory::Directory;
 use super::netlink::Link;
 use super::wanted::WantedNetdevs;
 use crate::model::{LinkType, Netdev};
@@ -14,34 +13,22 @@ use crate::model::{LinkType, Netdev};
 pub(super) struct Links {
     alternative_names: HashMap<String, Vec<String>>,
     names: HashMap<u32, String>,
-    /// Names that are new since, with the earlier ones.
-    renamed: RefCell<HashMap<String, String>>,
 }
 
 impl Links {
     pub(super) fn new(links: Vec<Link>) -> Self {
         let names = links.iter().map(|link| (link.index, link.name.clone())).collect();
         let alternative_names = links.into_iter().map(|link| (link.name, link.alternative_names)).collect();
-        Self { alternative_names, names, renamed: RefCell::default() }
+        Self { alternative_names, names }
     }
 
-    /// The alternative names of a netdev. One that was renamed since netlink told them is found by its index.
-    fn alternative_names(&self, host: &HostRoot, directory: &str, name: &str) -> Vec<String> {
-        if let Some(known) = self.alternative_names.get(name) {
-            return known.clone();
+    /// The name under which netlink told a netdev, where it was renamed since: its index is still the same.
+    fn earlier_name(&self, function: &Directory<'_>, place: &str, name: &str) -> Option<&String> {
+        if self.names.is_empty() || self.alternative_names.contains_key(name) {
+            return None;
         }
-        if self.names.is_empty() {
-            return Vec::new();
-        }
-        let index = host.read(&format!("{directory}/{name}/ifindex")).ok().and_then(|text| text.parse().ok());
-        let Some(earlier) = index.and_then(|index: u32| self.names.get(&index)) else { return Vec::new() };
-        self.renamed.borrow_mut().insert(name.to_owned(), earlier.clone());
-        self.alternative_names.get(earlier).cloned().unwrap_or_default()
-    }
-
-    /// The name under which netlink told a netdev that has been read.
-    pub(super) fn told_as(&self, name: &str) -> String {
-        self.renamed.borrow().get(name).map_or(name, String::as_str).to_owned()
+        let index = function.read(&format!("{place}/{name}/ifindex")).ok()?.parse().ok()?;
+        self.names.get(&index)
     }
 }
 
@@ -52,79 +39,77 @@ pub(super) struct Netdevs {
     pub(super) own: Vec<Netdev>,
     /// Those that stand for its VFs and SFs in switchdev mode. One that came back from a pod can have any name.
     pub(super) representors: Vec<Netdev>,
+    /// Names that netdevs have got since netlink told of them, with the earlier ones.
+    pub(super) renamed: Vec<(String, String)>,
 }
 
 /// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between.
 ///
 /// `is_legacy` is asked only where a port name looks like a representor's.
 pub(super) fn of_function(
-    host: &HostRoot,
-    directory: &str,
-    entries: &[String],
+    function: &Directory<'_>,
     wanted: WantedNetdevs,
     links: &Links,
     is_legacy: impl FnOnce() -> bool,
 ) -> io::Result<Netdevs> {
-    let mut netdevs = Vec::new();
-    for entry in entries {
+    let mut reader = Reader { function, wanted, links, netdevs: Vec::new(), renamed: Vec::new() };
+    for entry in function.entries() {
         match entry.as_str() {
-            "net" => read(host, &format!("{directory}/net"), wanted, &mut netdevs)?,
+            "net" => reader.read("net")?,
             virtio if is_numbered(virtio, "virtio") => {
-                below(host, &format!("{directory}/{virtio}"), wanted, &mut netdevs)?;
+                reader.read(&format!("{virtio}/net"))?;
             }
             vdpa if is_numbered(vdpa, "vdpa") => {
-                let vdpa = format!("{directory}/{vdpa}");
-                for virtio in list(host, &vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
-                    below(host, &format!("{vdpa}/{virtio}"), wanted, &mut netdevs)?;
+                for virtio in list(function, vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
+                    reader.read(&format!("{vdpa}/{virtio}/net"))?;
                 }
             }
             _ => {}
         }
     }
-    for (directory, netdev) in &mut netdevs {
-        netdev.alternative_names = links.alternative_names(host, directory, &netdev.name);
-    }
-    let netdevs: Vec<Netdev> = netdevs.into_iter().map(|(_, netdev)| netdev).collect();
+    let Reader { netdevs, renamed, .. } = reader;
     let represents = |netdev: &Netdev| netdev.port_name.as_deref().is_some_and(is_representor);
-    match netdevs.iter().any(represents) && is_legacy() {
-        true => Ok(Netdevs { own: netdevs, representors: Vec::new() }),
-        false => Ok(without_representors(netdevs)),
-    }
+    let found = match netdevs.iter().any(represents) && is_legacy() {
+        true => Netdevs { own: netdevs, ..Netdevs::default() },
+        false => without_representors(netdevs),
+    };
+    Ok(Netdevs { renamed, ..found })
 }
 
-fn below(
-    host: &HostRoot,
-    directory: &str,
+struct Reader<'a> {
+    function: &'a Directory<'a>,
     wanted: WantedNetdevs,
-    netdevs: &mut Vec<(String, Netdev)>,
-) -> io::Result<()> {
-    read(host, &format!("{directory}/net"), wanted, netdevs)
+    links: &'a Links,
+    netdevs: Vec<Netdev>,
+    renamed: Vec<(String, String)>,
 }
 
-fn read(
-    host: &HostRoot,
-    directory: &str,
-    wanted: WantedNetdevs,
-    netdevs: &mut Vec<(String, Netdev)>,
-) -> io::Result<()> {
-    for name in list(host, directory)? {
-        let attribute = |wanted: bool, attribute: &str| {
-            wanted.then(|| host.read(&format!("{directory}/{name}/{attribute}")).ok()).flatten()
-        };
-        let netdev = Netdev {
-            alternative_names: Vec::new(),
-            link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
-            port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
-            name,
-        };
-        netdevs.push((directory.to_owned(), netdev));
+impl Reader<'_> {
+    fn read(&mut self, place: &str) -> io::Result<()> {
+        let Self { function, wanted, links, netdevs, renamed } = self;
+        let names = list(function, place)?;
+        netdevs.reserve_exact(names.len());
+        for name in names {
+            let attribute = |wanted: bool, attribute: &str| {
+                wanted.then(|| function.read(&format!("{place}/{name}/{attribute}")).ok()).flatten()
+            };
+            let earlier = links.earlier_name(function, place, &name);
+            renamed.extend(earlier.map(|earlier| (name.clone(), earlier.clone())));
+            let alternative_names = links.alternative_names.get(earlier.unwrap_or(&name));
+            netdevs.push(Netdev {
+                alternative_names: alternative_names.cloned().unwrap_or_default(),
+                link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
+                port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
+                name,
+            });
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The names in a directory that need not exist: a netdev may have gone into a pod with its directory.
-fn list(host: &HostRoot, directory: &str) -> io::Result<Vec<String>> {
-    match host.list(directory) {
+fn list(function: &Directory<'_>, place: &str) -> io::Result<Vec<String>> {
+    match function.list(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     }
@@ -152,7 +137,7 @@ fn without_representors(netdevs: Vec<Netdev>) -> Netdevs {
     if own.iter().any(uplink) {
         own.retain(uplink);
     }
-    Netdevs { own, representors }
+    Netdevs { own, representors, renamed: Vec::new() }
 }
 
 /// Whether a port name is that of a local VF (`pf0vf3`) or SF (`pf0sf3`); one of another controller begins with `c`.

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::HostRoot;
 use super::devlink::Devlink;
+use super::directory::Directory;
 use super::net;
 use super::scan::PCI_DEVICES;
 use super::wanted::WantedNetdevs;
@@ -18,35 +20,26 @@ pub(super) fn directory(address: PciAddress) -> String {
 }
 
 /// An attribute that every function has.
-pub(super) fn number<T: FromStr<Err: ToString>>(
-    host: &HostRoot,
-    directory: &str,
-    name: &str,
-) -> Result<T, Note> {
-    let path = format!("{directory}/{name}");
-    let text = host.read(&path).map_err(|error| error.to_string());
+pub(super) fn number<T: FromStr<Err: ToString>>(function: &Directory<'_>, name: &str) -> Result<T, Note> {
+    let text = function.read(name).map_err(|error| error.to_string());
     match text.and_then(|text| text.parse().map_err(|error: T::Err| error.to_string())) {
         Ok(value) => Ok(value),
-        Err(cause) => Err(Note { path, cause: format!("{cause}; the function is skipped") }),
+        Err(cause) => {
+            Err(Note { path: function.path_of(name), cause: format!("{cause}; the function is skipped") })
+        }
     }
 }
 
 /// The bound driver. A missing link is a state, not an error.
-pub(super) fn driver(host: &HostRoot, directory: &str, entries: &[String]) -> io::Result<Option<String>> {
-    if !entries.iter().any(|entry| entry == "driver") {
+pub(super) fn driver(function: &Directory<'_>) -> io::Result<Option<String>> {
+    if !function.has("driver") {
         return Ok(None);
     }
-    match host.link_name(&format!("{directory}/driver")) {
+    match function.link_name("driver") {
         Ok(driver) => Ok(Some(driver)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The bound driver of a function whose entries are not at hand.
-pub(super) fn driver_of(host: &HostRoot, address: PciAddress) -> io::Result<Option<String>> {
-    let directory = directory(address);
-    driver(host, &directory, &host.list(&directory)?)
 }
 
 /// Whether the PCI id list calls a function virtual, for guests, where no `physfn` tells.
@@ -60,18 +53,14 @@ pub(super) fn virtfn_index(entry: &str) -> Option<u32> {
 }
 
 /// The NUMA node of a function; -1 means that the firmware does not tell.
-pub(super) fn numa_node(host: &HostRoot, directory: &str, entries: &[String]) -> Option<u32> {
-    entries.iter().any(|entry| entry == "numa_node").then(|| read_numa_node(host, directory)).flatten()
-}
-
-pub(super) fn read_numa_node(host: &HostRoot, directory: &str) -> Option<u32> {
-    host.read(&format!("{directory}/numa_node")).ok()?.parse().ok()
+pub(super) fn numa_node(function: &Directory<'_>) -> Option<u32> {
+    function.has("numa_node").then(|| function.read("numa_node").ok()?.parse().ok()).flatten()
 }
 
 /// A PF, as its VFs see it.
 #[derive(Debug)]
 pub(super) struct Parent {
-    pub(super) function: PhysicalFunction,
+    pub(super) function: Arc<PhysicalFunction>,
     indexes: HashMap<PciAddress, u32>,
     representors: Vec<Netdev>,
     /// It makes RDMA devices.
@@ -87,42 +76,35 @@ impl Parent {
         (links, devlink): (&net::Links, &Devlink<'_>),
         note: &mut dyn FnMut(Note),
     ) -> Self {
-        let directory = directory(address);
-        let mut parent = Self {
-            function: PhysicalFunction { address, names: Vec::new(), link_type: None },
-            indexes: HashMap::new(),
-            representors: Vec::new(),
-            has_rdma: false,
-        };
-        let entries = match host.list(&directory) {
-            Ok(entries) => entries,
-            Err(error) => {
-                note(Note { path: directory, cause: error.to_string() });
-                return parent;
-            }
-        };
-        for (entry, index) in entries.iter().filter_map(|entry| Some((entry, virtfn_index(entry)?))) {
-            let path = format!("{directory}/{entry}");
-            match host.link_name(&path) {
-                Ok(target) => {
-                    parent.indexes.extend(PciAddress::from_sysfs(&target).map(|vf| (vf, index)));
+        let mut function = PhysicalFunction { address, names: Vec::new(), link_type: None };
+        let (mut indexes, mut representors) = (HashMap::new(), Vec::new());
+        let mut has_rdma = false;
+        let path = directory(address);
+        match host.enter(&path).and_then(|directory| {
+            for (entry, index) in
+                directory.entries().iter().filter_map(|entry| Some((entry, virtfn_index(entry)?)))
+            {
+                match directory.link_name(entry) {
+                    Ok(target) => {
+                        indexes.extend(PciAddress::from_sysfs(&target).map(|vf| (vf, index)));
+                    }
+                    Err(error) => note(Note { path: directory.path_of(entry), cause: error.to_string() }),
                 }
-                Err(error) => note(Note { path, cause: error.to_string() }),
             }
-        }
-        parent.has_rdma = entries.iter().any(|entry| entry == "infiniband");
-        match net::of_function(host, &directory, &entries, wanted, links, || devlink.is_legacy(address)) {
-            Ok(net::Netdevs { own, representors }) => {
-                parent.function.link_type = own.iter().find_map(|netdev| netdev.link_type);
+            has_rdma = directory.has("infiniband");
+            net::of_function(&directory, wanted, links, || devlink.is_legacy(address))
+        }) {
+            Ok(net::Netdevs { own, representors: others, .. }) => {
+                function.link_type = own.iter().find_map(|netdev| netdev.link_type);
                 let names = own
                     .into_iter()
                     .flat_map(|netdev| std::iter::once(netdev.name).chain(netdev.alternative_names));
-                parent.function.names = names.collect();
-                parent.representors = representors;
+                function.names = names.collect();
+                representors = others;
             }
-            Err(error) => note(Note { path: format!("{directory}/net"), cause: error.to_string() }),
+            Err(error) => note(Note { path, cause: error.to_string() }),
         }
-        parent
+        Self { function: Arc::new(function), indexes, representors, has_rdma }
     }
 
     pub(super) fn index_of(&self, vf: PciAddress) -> Option<u32> {

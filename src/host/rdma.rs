@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::HostRoot;
+use super::directory::Directory;
 use crate::model::Rdma;
 
 /// The RDMA devices of a function with their character devices; `None` where it has none.
@@ -10,18 +10,13 @@ use crate::model::Rdma;
 /// An RDMA device and its character devices hang below the function, each in a directory named like its class. In
 /// exclusive mode (`rdma system set netns exclusive`) a device that has moved into a pod leaves its directory behind
 /// empty: then the function has RDMA, only not here.
-pub(super) fn read(
-    host: &HostRoot,
-    directory: &str,
-    entries: &[String],
-    with_p_key: bool,
-) -> io::Result<Option<Rdma>> {
-    let has = |class: &str| entries.iter().any(|entry| entry == class);
-    if !has("infiniband") {
+pub(super) fn read(function: &Directory<'_>, with_p_key: bool) -> io::Result<Option<Rdma>> {
+    let host = function.host();
+    if !function.has("infiniband") {
         return Ok(None);
     }
-    let list = |class: &str| match has(class) {
-        true => host.list(&format!("{directory}/{class}")),
+    let list = |class: &str| match function.has(class) {
+        true => function.list(class),
         false => Ok(Vec::new()),
     };
     let named = |names: &[String], stem: &str| -> Vec<String> {
@@ -37,7 +32,7 @@ pub(super) fn read(
     };
     let devices = list("infiniband")?;
     let p_key = devices.first().filter(|_| with_p_key).and_then(|device| {
-        let text = host.read(&format!("{directory}/infiniband/{device}/ports/1/pkeys/0")).ok()?;
+        let text = function.read(&format!("infiniband/{device}/ports/1/pkeys/0")).ok()?;
         u16::from_str_radix(text.trim_start_matches("0x"), 16).ok()
     });
     let mad = list("infiniband_mad")?;

@@ -1,7 +1,7 @@
 //! The machine as a directory that one is handed.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::errno::Errno;
 use nix::sys::stat::{major, minor};
 
+use super::directory::{Directory, read_page};
 use super::netlink::{KernelNetlink, Netlink, NoNetlink};
 
 /// A host: a directory that holds its `/sys` and `/dev`, and what a directory cannot hold.
@@ -119,8 +120,16 @@ impl HostRoot {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(super) fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.count();
+        self.place(path)
+    }
+
+    pub(super) fn place(&self, path: &str) -> PathBuf {
         if self.root.as_os_str() == "/" {
             PathBuf::from(path)
         } else {
@@ -144,14 +153,20 @@ impl HostRoot {
     /// What the kernel said.
     pub fn content(&self, path: &str) -> io::Result<String> {
         let place = self.at(path);
-        read_page(&place).map_err(|error| self.recorded_error(&place).unwrap_or(error))
+        File::open(&place)
+            .and_then(|mut file| read_page(&mut file))
+            .map_err(|error| self.recorded_error(&place).unwrap_or(error))
     }
 
     /// In a laid-out recording, a file that could not be read is a link through itself with the error's name.
-    fn recorded_error(&self, place: &Path) -> Option<io::Error> {
+    pub(super) fn recorded_error(&self, place: &Path) -> Option<io::Error> {
         self._laid_out.as_ref()?;
-        let target = fs::read_link(place).ok()?;
-        let (_, name) = target.to_str()?.rsplit_once("/!")?;
+        self.error_of_target(fs::read_link(place).ok()?.to_str()?)
+    }
+
+    pub(super) fn error_of_target(&self, target: &str) -> Option<io::Error> {
+        self._laid_out.as_ref()?;
+        let (_, name) = target.rsplit_once("/!")?;
         let errno = (1..=133).find(|&errno| format!("{:?}", Errno::from_raw(errno)) == name)?;
         Some(io::Error::from_raw_os_error(errno))
     }
@@ -161,12 +176,10 @@ impl HostRoot {
     /// # Errors
     /// What the kernel said.
     pub fn link(&self, path: &str) -> io::Result<String> {
-        let place = self.at(path);
-        if let Some(error) = self.recorded_error(&place) {
-            return Err(error);
-        }
-        let target = fs::read_link(place)?;
-        target.into_os_string().into_string().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+        let target = fs::read_link(self.at(path))?;
+        let target = target.into_os_string().into_string();
+        let target = target.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        self.error_of_target(&target).map_or(Ok(target), Err)
     }
 
     /// The last component of what a link points to: the driver of `…/driver`, the group of `…/iommu_group`.
@@ -189,6 +202,11 @@ impl HostRoot {
         }
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// Opens a directory, to read what is in it.
+    pub(super) fn enter(&self, path: &str) -> io::Result<Directory<'_>> {
+        Directory::open(self, path.to_owned())
     }
 
     /// The number of a device node; `None` where there is none at this path.
@@ -252,18 +270,6 @@ impl std::str::FromStr for DeviceNumber {
         let number = |text: &str| text.parse().map_err(|_| ParseDeviceNumberError);
         Ok(Self { kind, major: number(major)?, minor: number(minor)? })
     }
-}
-
-/// An attribute of sysfs has at most one page and comes in one read.
-fn read_page(place: &Path) -> io::Result<String> {
-    let mut file = File::open(place)?;
-    let mut page = [0; 4096];
-    let length = file.read(&mut page)?;
-    let mut text = String::from_utf8_lossy(page.get(..length).unwrap_or_default()).into_owned();
-    if length == page.len() {
-        file.read_to_string(&mut text)?;
-    }
-    Ok(text)
 }
 
 /// What is known of the device nodes below a root.

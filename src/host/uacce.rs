@@ -3,24 +3,24 @@
 
 use std::io;
 
-use super::HostRoot;
+use super::directory::Directory;
 use crate::model::Uacce;
 
 /// The uacce entry of a function; `None` where its driver made none (`uacce_mode=0`).
-pub(super) fn read(host: &HostRoot, directory: &str, entries: &[String]) -> io::Result<Option<Uacce>> {
-    if !entries.iter().any(|entry| entry == "uacce") {
+pub(super) fn read(function: &Directory<'_>) -> io::Result<Option<Uacce>> {
+    if !function.has("uacce") {
         return Ok(None);
     }
-    let Some(name) = host.list(&format!("{directory}/uacce"))?.into_iter().next() else {
+    let Some(name) = function.list("uacce")?.into_iter().next() else {
         return Ok(None);
     };
-    let place = format!("{directory}/uacce/{name}");
+    let place = format!("uacce/{name}");
     // The drivers of KAE 1.0 keep the attributes one directory further down.
-    let attributes = match host.list(&place)?.iter().any(|entry| entry == "attrs") {
+    let attributes = match function.list(&place)?.iter().any(|entry| entry == "attrs") {
         true => format!("{place}/attrs"),
         false => place,
     };
-    let attribute = |name: &str| host.read(&format!("{attributes}/{name}")).ok();
+    let attribute = |name: &str| function.read(&format!("{attributes}/{name}")).ok();
     Ok(Some(Uacce {
         api: attribute("api"),
         algorithms: attribute("algorithms")
@@ -28,7 +28,7 @@ pub(super) fn read(host: &HostRoot, directory: &str, entries: &[String]) -> io::
             .unwrap_or_default(),
         isolated: attribute("isolate").is_some_and(|text| text == "1"),
         dev_state: attribute("dev_state").and_then(|text| text.parse().ok()),
-        class_link: host.link(&format!("/sys/class/uacce/{name}")).ok(),
+        class_link: function.host().link(&format!("/sys/class/uacce/{name}")).ok(),
         name,
     }))
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::HostRoot;
+use super::directory::Directory;
 use super::scan::PCI_DEVICES;
 use crate::model::Vfio;
 
@@ -15,21 +16,19 @@ const GROUPS: &str = "/sys/kernel/iommu_groups";
 /// `vfio-pci`. Since Linux 6.2 a VFIO device has a `vfio-dev` directory; before that only the name tells, and all
 /// variant drivers have `vfio` in theirs.
 pub(super) fn vfio(
-    host: &HostRoot,
-    directory: &str,
-    entries: &[String],
+    function: &Directory<'_>,
     driver: Option<&str>,
     with_cdev: bool,
 ) -> io::Result<Option<Vfio>> {
-    let has = |name: &str| entries.iter().any(|entry| entry == name);
+    let host = function.host();
     let by_name = driver.is_some_and(|driver| driver.contains("vfio"));
-    if driver.is_none() || !has("iommu_group") || !(has("vfio-dev") || by_name) {
+    if driver.is_none() || !function.has("iommu_group") || !(function.has("vfio-dev") || by_name) {
         return Ok(None);
     }
-    let Some(group) = iommu_group(host, directory)? else { return Ok(None) };
+    let Some(group) = iommu_group(function)? else { return Ok(None) };
     let name = host.read(&format!("{GROUPS}/{group}/name"));
-    let cdev = match with_cdev && has("vfio-dev") {
-        true => cdev(host, directory)?,
+    let cdev = match with_cdev && function.has("vfio-dev") {
+        true => cdev(function)?,
         false => None,
     };
     let no_iommu = name.is_ok_and(|name| name == "vfio-noiommu");
@@ -38,12 +37,10 @@ pub(super) fn vfio(
 
 /// The number of the character device. The directory exists without one, too: a kernel without
 /// `CONFIG_VFIO_DEVICE_CDEV` leaves out its `dev`.
-fn cdev(host: &HostRoot, directory: &str) -> io::Result<Option<u32>> {
-    let names = host.list(&format!("{directory}/vfio-dev"))?;
+fn cdev(function: &Directory<'_>) -> io::Result<Option<u32>> {
+    let names = function.list("vfio-dev")?;
     let number = names.iter().find_map(|name| Some((name, name.strip_prefix("vfio")?.parse().ok()?)));
-    Ok(number
-        .filter(|(name, _)| host.read(&format!("{directory}/vfio-dev/{name}/dev")).is_ok())
-        .map(|(_, n)| n))
+    Ok(number.filter(|(name, _)| function.read(&format!("vfio-dev/{name}/dev")).is_ok()).map(|(_, n)| n))
 }
 
 /// The member because of which a group is not viable, by the kernel's own rule: every member is on a VFIO driver, on a
@@ -64,15 +61,15 @@ fn blocked_by(host: &HostRoot, group: u32) -> Option<String> {
 }
 
 /// The IOMMU group of a function; the number changes with every boot and, without an IOMMU, with every bind.
-pub(super) fn iommu_group(host: &HostRoot, directory: &str) -> io::Result<Option<u32>> {
-    Ok(host.link_name(&format!("{directory}/iommu_group"))?.parse().ok())
+pub(super) fn iommu_group(function: &Directory<'_>) -> io::Result<Option<u32>> {
+    Ok(function.link_name("iommu_group")?.parse().ok())
 }
 
 /// The number of `/dev/uio<n>`.
-pub(super) fn uio(host: &HostRoot, directory: &str, entries: &[String]) -> io::Result<Option<u32>> {
-    if !entries.iter().any(|entry| entry == "uio") {
+pub(super) fn uio(function: &Directory<'_>) -> io::Result<Option<u32>> {
+    if !function.has("uio") {
         return Ok(None);
     }
-    let names = host.list(&format!("{directory}/uio"))?;
+    let names = function.list("uio")?;
     Ok(names.iter().find_map(|name| name.strip_prefix("uio")?.parse().ok()))
 }

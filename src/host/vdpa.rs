@@ -3,18 +3,17 @@
 
 use std::io;
 
-use super::HostRoot;
+use super::directory::Directory;
 use crate::model::{Vdpa, VdpaType};
 
 /// The vDPA device of a function; `None` where it has none.
-pub(super) fn read(host: &HostRoot, directory: &str, entries: &[String]) -> io::Result<Option<Vdpa>> {
+pub(super) fn read(function: &Directory<'_>) -> io::Result<Option<Vdpa>> {
     let is_vdpa =
         |entry: &&String| entry.strip_prefix("vdpa").is_some_and(|number| number.parse::<u32>().is_ok());
-    let Some(name) = entries.iter().find(is_vdpa) else { return Ok(None) };
-    let place = format!("{directory}/{name}");
-    let below = host.list(&place)?;
+    let Some(name) = function.entries().iter().find(is_vdpa) else { return Ok(None) };
+    let below = function.list(name)?;
     let driver = match below.iter().any(|entry| entry == "driver") {
-        true => host.link_name(&format!("{place}/driver"))?,
+        true => function.link_name(&format!("{name}/driver"))?,
         false => String::new(),
     };
     let kind = match driver.as_str() {

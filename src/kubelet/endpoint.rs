@@ -62,19 +62,6 @@ struct Endpoint {
     open: Arc<OpenStreams>,
 }
 
-impl Endpoint {
-    /// Asks the pool on a thread where it may block.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&dyn Pool) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Status> {
-        let pool = Arc::clone(&self.pool);
-        let answer = tokio::task::spawn_blocking(move || question(pool.as_ref())).await;
-        let answer = answer.map_err(|error| Status::internal(format!("the call did not end: {error}")))?;
-        answer.map_err(Status::from)
-    }
-}
-
 #[tonic::async_trait]
 impl DevicePlugin for Endpoint {
     type ListAndWatchStream = ListStream;
@@ -100,9 +87,9 @@ impl DevicePlugin for Endpoint {
         request: Request<api::PreferredAllocationRequest>,
     ) -> Result<Response<api::PreferredAllocationResponse>, Status> {
         let containers = request.into_inner().container_requests;
-        let answer =
-            self.ask(move |pool| containers.iter().map(|container| prefer(pool, container)).collect());
-        Ok(Response::new(api::PreferredAllocationResponse { container_responses: answer.await? }))
+        let answers = containers.iter().map(|container| prefer(self.pool.as_ref(), container));
+        let container_responses = answers.collect::<Result<_, Refusal>>()?;
+        Ok(Response::new(api::PreferredAllocationResponse { container_responses }))
     }
 
     async fn allocate(
@@ -112,7 +99,7 @@ impl DevicePlugin for Endpoint {
         let containers = request.into_inner().container_requests;
         let containers: Vec<_> = containers.into_iter().map(|container| container.devices_ids).collect();
         let asked = containers.len();
-        let handouts = self.ask(move |pool| pool.allocate(&containers)).await?;
+        let handouts = self.pool.allocate(&containers)?;
         if handouts.len() != asked {
             let given = handouts.len();
             return Err(Status::internal(format!("{given} answers were made for {asked} containers")));
@@ -127,7 +114,7 @@ impl DevicePlugin for Endpoint {
         request: Request<api::PreStartContainerRequest>,
     ) -> Result<Response<api::PreStartContainerResponse>, Status> {
         let ids = request.into_inner().devices_ids;
-        self.ask(move |pool| pool.pre_start(&ids)).await?;
+        self.pool.pre_start(&ids)?;
         Ok(Response::new(api::PreStartContainerResponse {}))
     }
 }

@@ -50,7 +50,8 @@ impl From<DevicePluginOptions> for PluginOptions {
 
 /// A pool, as its endpoint sees it.
 ///
-/// The calls may block on files for a short time; each runs on a thread of its own.
+/// The calls run where all sockets are served, one at a time: what they read and write are attributes of sysfs and files in
+/// memory, and the way to another thread and back would cost more than that.
 pub trait Pool: Send + Sync + 'static {
     /// The optional calls that the pool wants.
     fn options(&self) -> PluginOptions;

@@ -1,6 +1,7 @@
 //! A device of a host, as one scan saw it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -59,7 +60,7 @@ pub enum Function {
     /// A virtual function whose PF is known.
     Virtual {
         /// Its PF.
-        pf: PhysicalFunction,
+        pf: Arc<PhysicalFunction>,
         /// Its index among the `virtfn*` links of the PF; `None` where the PF does not list it.
         index: Option<u32>,
     },
@@ -68,7 +69,7 @@ pub enum Function {
     /// A subfunction: an auxiliary device below a PCI function, which is its PF.
     Sub {
         /// The nearest PCI function above it. Ids, class and driver of the device are those of this function.
-        pf: PhysicalFunction,
+        pf: Arc<PhysicalFunction>,
         /// `sfnum`.
         index: Option<u32>,
         /// The type in its name: the `sf` of `mlx5_core.sf.4`.
@@ -243,17 +244,17 @@ pub struct Device {
     /// The number of the userspace I/O node, where the bound driver gives one.
     pub uio: Option<u32>,
     /// RDMA devices.
-    pub rdma: Option<Rdma>,
+    pub rdma: Option<Box<Rdma>>,
     /// vDPA device.
-    pub vdpa: Option<Vdpa>,
+    pub vdpa: Option<Box<Vdpa>>,
     /// Its representor on the host, in switchdev mode.
     pub representor: Option<String>,
     /// uacce entry.
-    pub uacce: Option<Uacce>,
+    pub uacce: Option<Box<Uacce>>,
     /// The DDP package that its PF runs, where a pool asks for it.
-    pub ddp_profile: Option<String>,
+    pub ddp_profile: Option<Box<str>>,
     /// The default route that leaves through it.
-    pub default_route: Option<DefaultRoute>,
+    pub default_route: Option<Box<DefaultRoute>>,
     /// Paths of its device nodes that this process would see if they existed, and does not.
     pub absent_nodes: Vec<String>,
 }
@@ -352,8 +353,8 @@ impl Device {
         let mut nodes = Vec::new();
         nodes.extend(self.vfio.iter().map(Vfio::host_node));
         nodes.extend(self.uio.map(|number| format!("/dev/uio{number}")));
-        nodes.extend(self.uacce.iter().map(Uacce::node));
-        nodes.extend(self.vdpa.iter().filter_map(Vdpa::node));
+        nodes.extend(self.uacce.as_deref().map(Uacce::node));
+        nodes.extend(self.vdpa.as_deref().and_then(Vdpa::node));
         if let Some(rdma) = &self.rdma {
             nodes.extend(rdma.uverbs.iter().map(|name| format!("/dev/infiniband/{name}")));
             nodes.push(Rdma::CONNECTION_MANAGER.to_owned());

@@ -36,6 +36,19 @@ impl Inventory {
         Self { devices: devices.into_iter().map(Arc::new).collect(), notes }
     }
 
+    /// The same, with the devices of an earlier scan wherever they are equal: a daemon would hold each device twice.
+    #[must_use]
+    pub fn shared_with(mut self, earlier: &Self) -> Self {
+        for device in &mut self.devices {
+            if let Some(known) = earlier.get(&device.id)
+                && known == device
+            {
+                *device = Arc::clone(known);
+            }
+        }
+        self
+    }
+
     /// The devices in the order of their ids.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices

@@ -38,8 +38,8 @@ pub struct Member {
 
 impl Pool {
     /// A pool that has no device yet.
-    pub fn empty(config: &PoolConfig) -> Self {
-        Self { config: Arc::new(config.clone()), members: Vec::new(), lost: Vec::new() }
+    pub fn empty(config: &Arc<PoolConfig>) -> Self {
+        Self { config: Arc::clone(config), members: Vec::new(), lost: Vec::new() }
     }
 
     /// Whether both hold the same devices in the same state.
@@ -72,12 +72,8 @@ impl Pool {
 /// Gives every device to the first pool, in file order, that matches it: a pass over the devices, each asked against the
 /// pools' tests, which are made once.
 pub fn assign(config: &Config, inventory: &Inventory) -> Pools {
-    let matchers: Vec<Matcher<'_>> = config.pools.iter().map(Matcher::new).collect();
-    let mut pools: Vec<Pool> = config
-        .pools
-        .iter()
-        .map(|pool| Pool { config: Arc::new(pool.clone()), members: Vec::new(), lost: Vec::new() })
-        .collect();
+    let matchers: Vec<Matcher<'_>> = config.pools.iter().map(|pool| Matcher::new(pool)).collect();
+    let mut pools: Vec<Pool> = config.pools.iter().map(Pool::empty).collect();
     for device in inventory.devices() {
         let mut owner = None;
         for (position, (matcher, pool)) in matchers.iter().zip(&mut pools).enumerate() {

@@ -1,6 +1,7 @@
 //! What holds for every inventory and every config: assignment and preference.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use pcidp::config::Config;
 use pcidp::model::{Device, DeviceId, Function, Inventory, PciAddress, PhysicalFunction, Vfio};
@@ -38,7 +39,11 @@ impl Vf {
             device: "1889".parse().unwrap(),
             class: "020000".parse().unwrap(),
             function: Function::Virtual {
-                pf: PhysicalFunction { address: pf, names: vec![format!("pf{}", self.pf)], link_type: None },
+                pf: Arc::new(PhysicalFunction {
+                    address: pf,
+                    names: vec![format!("pf{}", self.pf)],
+                    link_type: None,
+                }),
                 index: Some(self.index),
             },
             driver: Some(self.driver.to_owned()),
