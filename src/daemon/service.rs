@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
-use crate::handout::{Manner, SharedNodes, handout};
+use crate::handout::{Manner, SharedNodes, handout, nodes};
 use crate::host::{self, HostRoot};
 use crate::kubelet::{PluginOptions, Refusal};
-use crate::model::{Device, Handout, Health, Mount};
+use crate::model::{Device, DeviceNode, Handout, Health, Mount};
 use crate::pool::{Freed, Member, Pool, Warning, health, prefer, warnings};
 
 /// Where a pool writes what others read.
@@ -69,6 +69,19 @@ impl PoolService {
             tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
         }
         *self.pool.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pool);
+    }
+
+    /// Whether a device is in this pool.
+    pub fn has(&self, id: &str) -> bool {
+        self.pool().of_device(id).is_some()
+    }
+
+    /// The nodes of a device of this pool as they are now.
+    pub fn nodes(&self, id: &str) -> Option<Vec<DeviceNode>> {
+        let pool = self.pool();
+        let member = pool.member(id)?;
+        let device = host::refresh(&self.host, &member.device).ok()?;
+        Some(nodes(&pool.config, &device, pool.selector(member), self.shared_nodes(&pool)))
     }
 
     /// Containers hold exactly these ids of the pool now. A device that they held before and do not any more has just

@@ -19,5 +19,6 @@ mod peer;
 mod prefer;
 mod properties;
 mod readme;
+mod runtime;
 mod selection;
 mod step;

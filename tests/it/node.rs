@@ -175,15 +175,30 @@ impl Node {
 
     /// Writes the kubelet's checkpoint: a container of its own holds the ids of each resource.
     pub(crate) fn holds(&self, held: &[(&str, &[&str])]) {
-        let entries: Vec<Value> = held
-            .iter()
-            .map(|(resource, ids)| {
-                serde_json::json!({"PodUID": "u", "ContainerName": "c", "ResourceName": resource,
-                    "DeviceIDs": {"0": ids}, "AllocResp": ""})
-            })
-            .collect();
+        let held: Vec<(&str, &[&str], &str)> =
+            held.iter().map(|&(resource, ids)| (resource, ids, "")).collect();
+        self.holds_with(&held);
+    }
+
+    /// The same, each with the answer that the container was given.
+    pub(crate) fn holds_with(&self, held: &[(&str, &[&str], &str)]) {
+        let entry = |(resource, ids, answer): &(&str, &[&str], &str)| {
+            serde_json::json!({"PodUID": "u", "ContainerName": "c", "ResourceName": resource,
+                "DeviceIDs": {"0": ids}, "AllocResp": answer})
+        };
+        let entries: Vec<Value> = held.iter().map(entry).collect();
         let checkpoint = serde_json::json!({"Data": {"PodDeviceEntries": entries}, "Checksum": 1});
         fs::write(self.directory().join("kubelet_internal_checkpoint"), checkpoint.to_string()).unwrap();
+    }
+
+    /// Waits for what no kubelet sees.
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let wait = async {
+            while !condition(self) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), wait).await.unwrap_or_else(|_| panic!("{what}"));
     }
 
     /// The device-information files, by name.
