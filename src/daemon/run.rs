@@ -337,6 +337,7 @@ impl Daemon {
             self.wake_at = None;
             self.serve_pools();
         }
+        let is_other = actions.iter().any(|action| matches!(action, Action::Take(_) | Action::Close(_)));
         for action in actions {
             self.act(action);
         }
@@ -344,6 +345,8 @@ impl Daemon {
             for (resource, service) in self.pools() {
                 service.hold(&holders::ids_of(&held, resource));
             }
+        }
+        if is_other {
             self.keep_cdi_devices();
         }
     }
