@@ -8,6 +8,7 @@ mod config;
 mod deployments;
 mod devlink;
 mod discovery;
+mod events;
 mod house;
 mod kae;
 mod kinds;
