@@ -3,6 +3,7 @@
 
 mod allocate;
 mod cdi;
+mod chaos;
 mod cli;
 mod config;
 mod deployments;
