@@ -71,6 +71,12 @@ pub(super) struct RunArguments {
     pub(super) config: ConfigArguments,
     #[command(flatten)]
     pub(super) host: HostArguments,
+    /// Take the config from `<node>.json`, else `<node>`, else `default.json` in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "config_file")]
+    pub(super) config_dir: Option<PathBuf>,
+    /// The node's name, for --config-dir
+    #[arg(long, value_name = "NAME", env = "NODE_NAME", hide_env_values = true)]
+    pub(super) node_name: Option<String>,
     /// Hand devices over through CDI
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, value_name = "BOOL", action = clap::ArgAction::Set)]
     pub(super) use_cdi: bool,
@@ -118,7 +124,7 @@ pub(super) enum Registration {
     Auto,
     /// Register on the kubelet's socket
     Direct,
-    /// Let the kubelet find the pool in plugins_registry (not supported yet)
+    /// Let the kubelet find the pool in its plugins_registry
     Watcher,
 }
 

@@ -57,13 +57,10 @@ async fn serve(root: &HostRoot, config: ConfigFile, out: &mut dyn Write) -> Outc
     let kubelet = StandIn::start(place.path()).await?;
     let look_again = Arc::new(Notify::new());
     let options = daemon::Options {
-        host: root.clone(),
-        config: config.checked.config,
-        device_plugin_directory: place.path().to_owned(),
         device_info: DeviceInfoDirectory::new(&files),
-        cdi: None,
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(&look_again),
+        ..daemon::Options::new(root.clone(), config.checked.config, place.path())
     };
     let names: Vec<String> = options.config.pools.iter().map(|pool| pool.resource.to_string()).collect();
     let (stop, stopped) = oneshot::channel::<()>();

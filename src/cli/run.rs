@@ -1,20 +1,13 @@
 //! `pcidp run`.
 
 use std::sync::Arc;
-use std::time::Duration;
-
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
 
 use super::args::{self, LogFormat, Registration, RunArguments};
-use super::{ConfigFile, Failure, Outcome, host};
-use crate::config::Severity;
-use crate::daemon::{self, CdiDirectory, DeviceInfoDirectory};
+use super::{Failure, Outcome, host};
+use crate::daemon::{self, CdiDirectory, ConfigSource, DeviceInfoDirectory, Place};
 use crate::handout::CdiMode;
 use crate::observe::log;
-
-/// How often the machine is looked at where no event tells.
-const SCAN_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
     let input = |text: &str| Failure::Input(format!("pcidp: {text}"));
@@ -25,48 +18,61 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         );
         return Err(input(&text));
     };
-    if arguments.registration == Registration::Watcher {
-        return Err(input("--registration watcher is not supported yet; write direct or auto"));
-    }
     let format = match arguments.log_format {
         LogFormat::Text => log::Format::Text,
         LogFormat::Json => log::Format::Json,
     };
+    let source = source(arguments)?;
     log::init(level, format, arguments.log_dir.as_deref());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        config = %arguments.config.config_file.display(),
+        config = %source,
         host = %arguments.host.host_root.display(),
         device_plugin_dir = %arguments.device_plugin_dir.display(),
-        registration = "direct",
+        registration = match arguments.registration {
+            Registration::Watcher => "watcher",
+            Registration::Auto | Registration::Direct => "direct",
+        },
         "pcidp"
     );
     if !ignored.is_empty() {
         tracing::warn!(arguments = ignored.join(" "), "arguments of the Go plugin that have no meaning here");
     }
-    let file =
-        ConfigFile::read(&arguments.config.config_file, &arguments.config.resource_prefix)?.usable()?;
-    tell_problems(&file);
-    if arguments.strict && file.checked.errors().next().is_some() {
-        return Err(Failure::Input(format!(
-            "{}\npcidp: --strict, and the config has errors",
-            file.problems()
-        )));
+    let loaded = source.load().map_err(|error| Failure::Input(error.to_string()))?;
+    loaded.tell();
+    if arguments.strict && loaded.checked.errors().next().is_some() {
+        let problems = loaded.problems();
+        return Err(Failure::Input(format!("{problems}\npcidp: --strict, and the config has errors")));
     }
+    let kubelet = &arguments.kubelet_root_dir;
     let options = daemon::Options {
-        host: host::open(&arguments.host.host_root)?,
-        config: file.checked.config,
-        device_plugin_directory: arguments.device_plugin_dir.clone(),
+        source: Some(source),
+        manner: match arguments.registration {
+            Registration::Watcher => daemon::Manner::Watcher(kubelet.join("plugins_registry")),
+            Registration::Auto | Registration::Direct => daemon::Manner::Direct,
+        },
+        podresources: Some(kubelet.join("pod-resources/kubelet.sock")),
         device_info: DeviceInfoDirectory::new(&arguments.device_info_dir),
         cdi: arguments.use_cdi.then(|| CdiDirectory::new(&arguments.cdi_dir, cdi_mode(arguments.cdi_mode))),
-        scan_every: SCAN_EVERY,
-        look_again: Arc::new(Notify::new()),
+        ..daemon::Options::new(
+            host::open(&arguments.host.host_root)?,
+            loaded.checked.config,
+            &arguments.device_plugin_dir,
+        )
     };
+    let reload = Arc::clone(&options.reload);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        tokio::spawn(async move {
+            while hang_up.recv().await.is_some() {
+                tracing::info!(signal = "SIGHUP", "reading the config again");
+                reload.notify_one();
+            }
+        });
         let shutdown = async {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -84,20 +90,14 @@ fn cdi_mode(mode: args::CdiMode) -> CdiMode {
     CdiMode { field: mode != args::CdiMode::Annotations, annotations: mode != args::CdiMode::Field }
 }
 
-fn tell_problems(file: &ConfigFile) {
-    for problem in &file.checked.problems {
-        let place = format!("{}:{}:{}", file.path, problem.line, problem.column);
-        match problem.severity {
-            Severity::Error => tracing::error!(place, path = problem.json_path, "{}", problem.message),
-            Severity::Warning => tracing::warn!(place, path = problem.json_path, "{}", problem.message),
+fn source(arguments: &RunArguments) -> Result<ConfigSource, Failure> {
+    let place = match (&arguments.config_dir, &arguments.node_name) {
+        (None, _) => Place::File(arguments.config.config_file.clone()),
+        (Some(path), Some(node)) => Place::Directory { path: path.clone(), node: node.clone() },
+        (Some(_), None) => {
+            let text = "pcidp: --config-dir needs the node's name: write --node-name, or set NODE_NAME";
+            return Err(Failure::Input(text.to_owned()));
         }
-    }
-    for refused in &file.checked.config.refused {
-        let fallback = format!("resourceList[{}]", refused.position);
-        let resource = refused.resource.as_ref().unwrap_or(&fallback);
-        tracing::error!(resource, reason = refused.reason, "pool not served");
-    }
-    if file.checked.config.pools.is_empty() {
-        tracing::warn!("the config has no pool that can be served");
-    }
+    };
+    Ok(ConfigSource { place, prefix: arguments.config.resource_prefix.clone() })
 }

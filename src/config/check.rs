@@ -25,7 +25,7 @@ pub struct Options<'a> {
 }
 
 /// A config and everything that is wrong with it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Checked {
     /// What can be served; empty where the file as a whole is unusable.
     pub config: Config,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::run::Post;
 use super::{Event, PoolService};
 use crate::kubelet::{self, BindError, DeviceList, Instance, OwnSocket, Place, StreamEvent};
 use crate::model::ResourceName;
@@ -28,7 +29,7 @@ impl Endpoint {
         instance: &Instance,
         service: Arc<PoolService>,
         list: watch::Receiver<DeviceList>,
-        (pool, events): (usize, mpsc::UnboundedSender<Event>),
+        (pool, events): (usize, Post),
     ) -> Result<Self, BindError> {
         let path = kubelet::socket_path(directory, Place::DevicePlugins, resource, instance)?;
         let (socket, listener) = OwnSocket::bind(&path)?;
@@ -44,9 +45,7 @@ impl Endpoint {
                     StreamEvent::Opened { open } => Event::StreamOpened(pool, open),
                     StreamEvent::Closed { open } => Event::StreamClosed(pool, open),
                 };
-                if events.send(event).is_err() {
-                    break;
-                }
+                events.send(event);
             }
         });
         Ok(Self { socket, stop, serving, forwarding })

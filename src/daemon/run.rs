@@ -1,64 +1,29 @@
 //! Does what [`step`] says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
-use super::cdi::Kept;
 use super::endpoint::Endpoint;
-use super::{
-    Action, CdiDirectory, DeviceInfoDirectory, Event, Outputs, PoolService, State, UacceViews, step,
-};
+use super::holders;
+use super::pace::Pace;
+use super::registrar::{Announcement, Registrar, Told};
+use super::source::{ConfigWatch, Loaded, over};
+use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
 use crate::config::{Config, PoolConfig, UacceView};
-use crate::handout::cdi::kind;
-use crate::host::{HostRoot, Wanted, scan};
-use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, Registration, SocketWatch};
+use crate::host::{HostRoot, Wanted, Watch, scan};
+use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketWatch};
 use crate::model::{DeviceId, Inventory, Note, ResourceName};
-use crate::pool::Pool;
+use crate::pool::{Held, Pool};
 
-/// The kubelet's directory of sockets, a constant of the kubelet whatever its root
-/// (<https://github.com/kubernetes/kubelet/blob/v0.34.4/pkg/apis/deviceplugin/v1beta1/constants.go>).
-pub const DEVICE_PLUGIN_DIRECTORY: &str = "/var/lib/kubelet/device-plugins";
-
-/// The kubelet waits up to 10 s for the endpoint when it dials back inside Register.
-const REGISTER_LIMIT: Duration = Duration::from_secs(12);
-
-/// How many pools register at a time: each takes a connection with its buffers, and the kubelet takes them one by one.
-const REGISTRATIONS: usize = 8;
-
-/// What a daemon is given.
-pub struct Options {
-    /// The machine.
-    pub host: HostRoot,
-    /// The pools.
-    pub config: Config,
-    /// Where the kubelet listens, and where the pools' sockets go.
-    pub device_plugin_directory: PathBuf,
-    /// Where device-information files go.
-    pub device_info: DeviceInfoDirectory,
-    /// Where CDI specs go, where devices are handed over through CDI.
-    pub cdi: Option<CdiDirectory>,
-    /// The slow look that is the truth where no event tells.
-    pub scan_every: Duration,
-    /// Somebody thinks that the machine has changed.
-    pub look_again: Arc<Notify>,
-}
-
-/// Why the daemon cannot run at all.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The kubelet's directory is not there.
-    #[error("{path} is not a directory; is it mounted? (--device-plugin-dir names another one)")]
-    NoDirectory {
-        /// The directory.
-        path: PathBuf,
-    },
-}
+/// How long podresources may take before the checkpoint is read in its stead.
+const HOLDERS_LIMIT: Duration = Duration::from_millis(500);
 
 /// Serves the pools until `shutdown` is done.
 ///
@@ -68,161 +33,325 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     if !options.device_plugin_directory.is_dir() {
         return Err(RunError::NoDirectory { path: options.device_plugin_directory });
     }
+    let mut registry = match &options.manner {
+        Manner::Watcher(path) if !path.is_dir() => {
+            return Err(RunError::NoRegistry { path: path.clone() });
+        }
+        Manner::Watcher(path) => Some(SocketWatch::new(path)),
+        Manner::Direct => None,
+    };
     let (events, mut received) = mpsc::unbounded_channel();
     let mut sockets = SocketWatch::new(&options.device_plugin_directory);
+    let machine = Watch::new(&options.host);
+    for reason in &machine.deaf {
+        tracing::warn!(
+            reason,
+            "cannot listen to the kernel; the machine is looked at every {:?}",
+            options.scan_every
+        );
+    }
+    let mut config = options.source.as_ref().map(ConfigWatch::new);
     let mut tick = interval(options.scan_every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut daemon = Daemon::new(options, events);
-    daemon.take(Event::Kubelet(sockets.sockets().get(KUBELET_SOCKET)));
+    if daemon.options.manner == Manner::Direct {
+        daemon.take(Event::Kubelet(sockets.sockets().get(KUBELET_SOCKET)));
+    }
 
     tokio::pin!(shutdown);
     loop {
+        let (look_at, wake_at) = (daemon.pace.due(), daemon.wake_at);
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(event) = received.recv() => daemon.take(event),
+            Some(message) = received.recv() => daemon.receive(message),
             now = sockets.changed() => {
                 let kubelet = now.get(KUBELET_SOCKET);
-                for event in daemon.lost_sockets() {
-                    daemon.take(event);
+                daemon.watch_siblings(now);
+                daemon.take_lost_sockets();
+                if daemon.options.manner == Manner::Direct {
+                    daemon.take(Event::Kubelet(kubelet));
                 }
-                daemon.take(Event::Kubelet(kubelet));
             }
+            () = changed(registry.as_mut()) => daemon.take_lost_sockets(),
+            () = until(look_at) => daemon.look(),
+            () = until(wake_at) => {
+                daemon.wake_at = None;
+                daemon.take(Event::Woken);
+            }
+            seen = machine.changed() => daemon.pace.hint(seen, Instant::now()),
             _ = tick.tick() => daemon.look(),
             () = daemon.options.look_again.notified() => daemon.look(),
+            () = daemon.options.reload.notified() => daemon.reload(true),
+            () = new_config(config.as_mut()) => daemon.reload(false),
         }
     }
     daemon.stop().await;
     Ok(())
 }
 
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn changed(sockets: Option<&mut SocketWatch>) {
+    match sockets {
+        Some(sockets) => {
+            sockets.changed().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn new_config(config: Option<&mut ConfigWatch>) {
+    match config {
+        Some(config) => config.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the tasks of the daemon tell it.
+pub(super) enum Message {
+    /// For [`step`].
+    Event(Event),
+    /// A look has ended: the machine as it was seen by the `generation`-th idea of what is wanted, and how long it took.
+    Looked { generation: u64, inventory: Inventory, took: Duration },
+    /// The config was read, and the machine was looked at for it.
+    Read(Box<Loaded>, Inventory),
+}
+
+impl From<Event> for Message {
+    fn from(event: Event) -> Self {
+        Self::Event(event)
+    }
+}
+
+/// Sends messages to the daemon. It may have ended meanwhile; then nobody needs to know.
+#[derive(Debug, Clone)]
+pub(super) struct Post(mpsc::UnboundedSender<Message>);
+
+impl Post {
+    pub(super) fn send(&self, message: impl Into<Message>) {
+        let _ = self.0.send(message.into());
+    }
+}
+
 struct Daemon {
     options: Options,
+    started: Instant,
     wanted: Arc<Wanted>,
+    /// Counts the changes of `wanted`.
+    generation: u64,
     state: State,
     instance: Instance,
-    served: Vec<Served>,
-    endpoints: HashMap<usize, Endpoint>,
-    registrations: Arc<Semaphore>,
-    events: mpsc::UnboundedSender<Event>,
+    served: BTreeMap<usize, Served>,
+    registrar: Registrar,
+    post: Post,
+    pace: Pace,
+    wake_at: Option<Instant>,
     /// A scan is under way, and whether another one was asked for meanwhile.
     looking: Option<bool>,
     notes: Vec<Note>,
+    /// The text of the last config that was read, good or bad.
+    text: Option<String>,
     /// What running containers were given has been made again.
     restored: bool,
 }
 
-/// One pool: what it answers from and what its streams are told.
+/// One pool: what it answers from, what its streams are told, and what stands for it towards the kubelet.
 struct Served {
     resource: ResourceName,
     service: Arc<PoolService>,
     list: watch::Sender<DeviceList>,
+    endpoint: Option<Endpoint>,
+    announcement: Option<Announcement>,
+    siblings: HashMap<PathBuf, JoinHandle<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        for watching in self.siblings.values() {
+            watching.abort();
+        }
+    }
 }
 
 impl Daemon {
-    fn new(options: Options, events: mpsc::UnboundedSender<Event>) -> Self {
-        let views = UacceViews::new(&options.device_plugin_directory);
+    fn new(options: Options, messages: mpsc::UnboundedSender<Message>) -> Self {
+        let post = Post(messages);
+        let mut daemon = Self {
+            started: Instant::now(),
+            wanted: Arc::new(Wanted::of(&options.config)),
+            generation: 0,
+            state: State::new(options.config.clone()),
+            instance: Instance::random(),
+            served: BTreeMap::new(),
+            registrar: Registrar::new(options.manner.clone(), &options.device_plugin_directory, post.clone()),
+            pace: Pace::new(),
+            wake_at: None,
+            looking: None,
+            notes: Vec::new(),
+            text: options.source.as_ref().and_then(|source| Some(source.load().ok()?.text)),
+            restored: false,
+            options,
+            post,
+        };
+        daemon.serve_pools();
+        daemon
+    }
+
+    /// Makes what answers for each pool that is new.
+    fn serve_pools(&mut self) {
+        let config = self.state.config();
         // The kubelet would be given the same mount twice where two such pools meet in a container.
-        let engine_pools = options.config.pools.iter().filter(|pool| pool.may_hold_engines()).count();
-        let serve = |config: &Arc<PoolConfig>| {
-            let filtered = match config.uacce_view {
-                UacceView::Auto => config.may_hold_engines() && engine_pools == 1,
+        let engine_pools = config.pools.iter().filter(|pool| pool.may_hold_engines()).count();
+        let views = UacceViews::new(&self.options.device_plugin_directory);
+        for (number, pool) in self.state.served() {
+            let filtered = match pool.uacce_view {
+                UacceView::Auto => pool.may_hold_engines() && engine_pools == 1,
                 UacceView::Filtered => true,
                 UacceView::Host => false,
             };
             let outputs = Outputs {
-                device_info: options.device_info.clone(),
-                cdi: options.cdi.clone(),
+                device_info: self.options.device_info.clone(),
+                cdi: self.options.cdi.clone(),
                 views: filtered.then(|| views.clone()),
             };
-            let service = PoolService::new(options.host.clone(), outputs, Pool::empty(config));
-            let list = watch::Sender::new(DeviceList::from([]));
-            Served { resource: config.resource.clone(), service: Arc::new(service), list }
-        };
-        Self {
-            wanted: Arc::new(Wanted::of(&options.config)),
-            served: options.config.pools.iter().map(serve).collect(),
-            state: State::new(options.config.clone()),
-            instance: Instance::random(),
-            endpoints: HashMap::new(),
-            registrations: Arc::new(Semaphore::new(REGISTRATIONS)),
-            looking: None,
-            notes: Vec::new(),
-            restored: false,
-            options,
-            events,
+            let served = self.served.entry(number).or_insert_with(|| {
+                tracing::debug!(resource = %pool.resource, "pool added");
+                new_pool(&self.options.host, outputs.clone(), pool)
+            });
+            served.service.write_to(outputs);
         }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Looks at the machine on a thread where that may block.
     fn look(&mut self) {
+        self.pace.begins(Instant::now());
         if let Some(again) = &mut self.looking {
             *again = true;
             return;
         }
         self.looking = Some(false);
-        let (host, wanted, events) =
-            (self.options.host.clone(), Arc::clone(&self.wanted), self.events.clone());
+        // A pod may hold what the config does not want any more.
+        let (host, post, generation) = (self.options.host.clone(), self.post.clone(), self.generation);
+        let wanted = self.wanted_with_held();
         tokio::task::spawn_blocking(move || {
             let started = Instant::now();
             let inventory = scan(&host, &wanted);
-            tracing::debug!(devices = inventory.devices().len(), took = ?started.elapsed(), "scanned");
-            // The daemon may have ended meanwhile.
-            let _ = events.send(Event::Scanned(inventory));
+            post.send(Message::Looked { generation, inventory, took: started.elapsed() });
         });
     }
 
-    fn take(&mut self, event: Event) {
-        let scanned = matches!(event, Event::Scanned(_));
-        let first_scan = scanned && !std::mem::replace(&mut self.restored, true);
-        if let Event::Scanned(inventory) = &event {
-            self.scanned(inventory);
+    fn wanted_with_held(&self) -> Arc<Wanted> {
+        match self.state.held() {
+            Held::Known(held) if !held.is_empty() => {
+                let ids = held.keys().map(|id| DeviceId::from(id.as_str()));
+                Arc::new(self.wanted.as_ref().clone().and_devices(ids))
+            }
+            _ => Arc::clone(&self.wanted),
         }
-        let (state, actions) = step(std::mem::replace(&mut self.state, State::new(Config::default())), event);
+    }
+
+    /// Reads the config on a thread where that may block, and looks at the machine for what it asks for.
+    fn reload(&mut self, asked: bool) {
+        let Some(source) = self.options.source.clone() else {
+            if asked {
+                tracing::warn!("there is no config file to read again");
+            }
+            return;
+        };
+        let (host, post, known) = (self.options.host.clone(), self.post.clone(), self.text.clone());
+        let held = self.state.held().clone();
+        tokio::task::spawn_blocking(move || match source.load() {
+            Ok(loaded) if known.as_deref() == Some(loaded.text.as_str()) => {
+                if asked {
+                    tracing::info!(config = %source, "read again; it is the same");
+                }
+            }
+            Ok(loaded) => {
+                let mut wanted = Wanted::of(&loaded.checked.config);
+                if let Held::Known(held) = held {
+                    wanted = wanted.and_devices(held.keys().map(|id| DeviceId::from(id.as_str())));
+                }
+                let inventory = scan(&host, &wanted);
+                post.send(Message::Read(Box::new(loaded), inventory));
+            }
+            Err(error) => tracing::error!(%error, "the config cannot be used, so the last one is served on"),
+        });
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => self.take(event),
+            Message::Looked { generation, inventory, took } => {
+                tracing::debug!(devices = inventory.devices().len(), ?took, "scanned");
+                self.pace.took(took);
+                let again = self.looking.take() == Some(true);
+                if generation == self.generation {
+                    self.tell_notes(&inventory);
+                    self.take(Event::Scanned(inventory));
+                    self.keep_cdi_devices();
+                }
+                if again || generation != self.generation {
+                    self.look();
+                }
+            }
+            Message::Read(loaded, inventory) => {
+                if self.text.as_ref() == Some(&loaded.text) {
+                    return;
+                }
+                loaded.tell();
+                tracing::info!(
+                    config = loaded.shown(),
+                    pools = loaded.checked.config.pools.len(),
+                    "new config"
+                );
+                let config = over(loaded.checked.config, self.state.config());
+                self.text = Some(loaded.text);
+                self.wanted = Arc::new(Wanted::of(&config));
+                self.generation += 1;
+                self.tell_notes(&inventory);
+                self.take(Event::Configured(config, inventory));
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        let held = match &event {
+            Event::Held(held) => Some(held.clone()),
+            _ => None,
+        };
+        let now = self.now();
+        let (state, actions) =
+            step(std::mem::replace(&mut self.state, State::new(Config::default())), event, now);
         self.state = state;
+        if held.is_some() {
+            self.wake_at = None;
+            self.serve_pools();
+        }
+        let is_other = actions.iter().any(|action| matches!(action, Action::Take(_) | Action::Close(_)));
         for action in actions {
             self.act(action);
         }
-        if first_scan {
-            self.restore();
+        if let Some(Held::Known(held)) = held {
+            for (resource, service) in self.pools() {
+                service.hold(&holders::ids_of(&held, resource));
+            }
         }
-        if scanned {
+        if is_other {
             self.keep_cdi_devices();
         }
     }
 
-    /// CDI devices of kinds that no pool has stay resolvable for as long as containers have them.
-    fn keep_cdi_devices(&self) {
-        let Some(cdi) = &self.options.cdi else { return };
-        // Where it is not known who has what, nothing is removed.
-        let Ok(holdings) = kubelet::holdings_from_checkpoint(&self.options.device_plugin_directory) else {
-            return;
-        };
-        let resources: Vec<&ResourceName> = self.served.iter().map(|served| &served.resource).collect();
-        let mut kept: Vec<Kept> = Vec::new();
-        for holding in &holdings {
-            for (named, id) in holding.cdi_devices.iter().filter_map(|name| name.split_once('=')) {
-                let Some(Served { resource, service, .. }) =
-                    self.served.iter().find(|served| served.service.has(id))
-                else {
-                    continue;
-                };
-                // The pool's own spec has it already.
-                if named == kind(resource) {
-                    continue;
-                }
-                let nodes = service.nodes(id).unwrap_or_default();
-                let (resource, kind) = (resource.clone(), named.to_owned());
-                kept.push(Kept { resource, kind, id: DeviceId::from(id), nodes });
-            }
-        }
-        cdi.keep(&kept, &resources, |id| self.served.iter().any(|served| served.service.has(id)));
-    }
-
-    fn scanned(&mut self, inventory: &Inventory) {
-        if self.looking.take() == Some(true) {
-            self.look();
-        }
+    fn tell_notes(&mut self, inventory: &Inventory) {
         for note in inventory.notes().iter().filter(|note| !self.notes.contains(note)) {
             tracing::warn!(path = note.path, cause = note.cause, "cannot read a part of the host");
         }
@@ -231,9 +360,15 @@ impl Daemon {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Take(pool) => self.replace(pool),
+            Action::AskHolders => self.ask_holders(),
+            Action::WakeAt(time) => self.wake_at = Some(self.started + time),
+            Action::Take(pool) => {
+                if let (Some(served), Some(state)) = (self.served.get(&pool), self.state.pool(pool)) {
+                    served.service.take(state.clone());
+                }
+            }
             Action::Publish(pool, list) => {
-                if let Some(served) = self.served.get(pool) {
+                if let Some(served) = self.served.get(&pool) {
                     let healthy = list.iter().filter(|device| device.healthy).count();
                     tracing::info!(resource = %served.resource, devices = list.len(), healthy, "devices changed");
                     served.list.send_replace(list);
@@ -242,58 +377,87 @@ impl Daemon {
             Action::Bind { pool, epoch } => {
                 let bound = self.bind(pool);
                 // Not taken at once: a step must not call another.
-                let _ = self.events.send(Event::Bound { pool, epoch, bound });
+                self.post.send(Event::Bound { pool, epoch, bound });
             }
             Action::Register { pool, epoch, after } => self.register(pool, epoch, after),
             Action::Timer { pool, epoch, after } => {
-                let events = self.events.clone();
+                let post = self.post.clone();
                 tokio::spawn(async move {
                     sleep(after).await;
-                    let _ = events.send(Event::TimerDue { pool, epoch });
+                    post.send(Event::TimerDue { pool, epoch });
                 });
             }
+            Action::Close(pool) => {
+                if let Some(mut served) = self.served.remove(&pool) {
+                    tracing::info!(resource = %served.resource, "pool removed");
+                    if let Some(endpoint) = served.endpoint.take() {
+                        tokio::spawn(endpoint.stop());
+                    }
+                }
+            }
         }
     }
 
-    /// Gives the service of a pool its new state.
-    fn replace(&self, position: usize) {
-        if let (Some(served), Some(pool)) =
-            (self.served.get(position), self.state.pools().pools.get(position))
-        {
-            served.service.take(pool.clone());
+    /// podresources knows best, for it leaves out pods that have ended; the checkpoint is always there.
+    fn ask_holders(&mut self) {
+        let directory = self.options.device_plugin_directory.clone();
+        let first = !std::mem::replace(&mut self.restored, true);
+        if first {
+            // At the start, nothing must be waited for.
+            let holdings = kubelet::holdings_from_checkpoint(&directory);
+            let held = match &holdings {
+                Ok(holdings) => holders::held_by(holdings.iter().flat_map(|holding| {
+                    holding.ids.iter().map(|id| (holding.resource.as_str(), id.as_str()))
+                })),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot tell what running containers hold");
+                    Held::Unknown
+                }
+            };
+            self.take(Event::Held(held));
+            holders::restore(&holdings.unwrap_or_default(), self.pools(), &directory);
+        }
+        let (socket, post) = (self.options.podresources.clone(), self.post.clone());
+        tokio::spawn(async move {
+            let asked = match socket {
+                Some(socket) if socket.exists() => {
+                    kubelet::holders_from_podresources(&socket, HOLDERS_LIMIT).await.ok()
+                }
+                _ => None,
+            };
+            let holders = match asked {
+                Some(holders) => Ok(holders),
+                None => kubelet::holders_from_checkpoint(&directory),
+            };
+            let held = match &holders {
+                Ok(holders) => holders::held_by(holders.iter().flat_map(|(resource, holders)| {
+                    holders.keys().map(|id| (resource.as_str(), id.as_str()))
+                })),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");
+                    Held::Unknown
+                }
+            };
+            post.send(Event::Held(held));
+        });
+    }
+
+    fn keep_cdi_devices(&self) {
+        if let Some(cdi) = &self.options.cdi {
+            let pools: Vec<_> = self.pools().collect();
+            holders::keep_cdi_devices(cdi, &self.options.device_plugin_directory, &pools);
         }
     }
 
-    /// After the first scan: running containers keep what they were given, also when a reboot has emptied `/var/run`. The
-    /// kubelet does not ask again for them.
-    fn restore(&self) {
-        let directory = &self.options.device_plugin_directory;
-        let holdings = match kubelet::holdings_from_checkpoint(directory) {
-            Ok(holdings) => holdings,
-            Err(error) => {
-                tracing::warn!(%error, "cannot tell what running containers hold");
-                return;
-            }
-        };
-        for holding in &holdings {
-            let served = self.served.iter().find(|served| served.resource.to_string() == holding.resource);
-            if let Some(served) = served {
-                served.service.restore(&holding.ids);
-            }
-        }
-        let plain = |holding: &kubelet::Holding| -> Vec<String> {
-            let ids = holding.ids.iter().map(|id| id.split_once("::").map_or(id.as_str(), |(id, _)| id));
-            ids.map(str::to_owned).collect()
-        };
-        let kept: Vec<Vec<String>> = holdings.iter().map(plain).collect();
-        UacceViews::new(directory).keep_only(&kept);
+    fn pools(&self) -> impl Iterator<Item = (&ResourceName, &PoolService)> {
+        self.served.values().map(|served| (&served.resource, &*served.service))
     }
 
     fn bind(&mut self, pool: usize) -> bool {
-        let Some(served) = self.served.get(pool) else {
+        let Some(served) = self.served.get_mut(&pool) else {
             return false;
         };
-        if let Some(old) = self.endpoints.remove(&pool) {
+        if let Some(old) = served.endpoint.take() {
             tokio::spawn(old.stop());
         }
         let endpoint = Endpoint::start(
@@ -302,12 +466,12 @@ impl Daemon {
             &self.instance,
             Arc::clone(&served.service),
             served.list.subscribe(),
-            (pool, self.events.clone()),
+            (pool, self.post.clone()),
         );
         match endpoint {
             Ok(endpoint) => {
                 tracing::info!(resource = %served.resource, socket = %endpoint.socket.path().display(), "serving");
-                self.endpoints.insert(pool, endpoint);
+                served.endpoint = Some(endpoint);
                 true
             }
             Err(error) => {
@@ -317,45 +481,79 @@ impl Daemon {
         }
     }
 
-    fn register(&self, pool: usize, epoch: u64, after: Duration) {
-        let (Some(served), Some(endpoint)) = (self.served.get(pool), self.endpoints.get(&pool)) else {
-            return;
+    fn register(&mut self, pool: usize, epoch: u64, after: Duration) {
+        let Some(served) = self.served.get_mut(&pool) else { return };
+        let Some(endpoint) = &served.endpoint else { return };
+        let told = Told {
+            pool,
+            epoch,
+            resource: served.resource.clone(),
+            endpoint: endpoint.socket.path().to_owned(),
+            options: served.service.options(),
         };
-        let socket = self.options.device_plugin_directory.join(KUBELET_SOCKET);
-        let name = endpoint.socket.file_name().to_owned();
-        let (resource, options) = (served.resource.clone(), served.service.options());
-        let (events, registrations) = (self.events.clone(), Arc::clone(&self.registrations));
-        tokio::spawn(async move {
-            if !after.is_zero() {
-                sleep(after).await;
-            }
-            let _turn = registrations.acquire().await;
-            let registration = Registration { endpoint: &name, resource: &resource, options };
-            let accepted = match kubelet::register(&socket, &registration, REGISTER_LIMIT).await {
-                Ok(identity) => {
-                    tracing::info!(%resource, "registered");
-                    Some(identity)
-                }
-                Err(error) => {
-                    tracing::warn!(%resource, %error, "not registered");
-                    None
-                }
-            };
-            let _ = events.send(Event::Answered { pool, epoch, accepted });
-        });
+        // The kubelet looks at a name anew only when the old one has gone.
+        served.announcement = None;
+        served.announcement = self.registrar.register(told, after, &self.instance);
     }
 
     /// The pools whose socket somebody removed: a starting kubelet removes them all.
-    fn lost_sockets(&self) -> Vec<Event> {
-        let lost = self.endpoints.iter().filter(|(_, endpoint)| !endpoint.socket.is_in_place());
-        lost.map(|(pool, _)| Event::SocketLost(*pool)).collect()
+    fn take_lost_sockets(&mut self) {
+        let is_lost = |served: &Served| {
+            let endpoint = served.endpoint.as_ref().map(|endpoint| &endpoint.socket);
+            let announcement = served.announcement.as_ref().map(|announcement| &announcement.socket);
+            endpoint.into_iter().chain(announcement).any(|socket| !socket.is_in_place())
+        };
+        let lost: Vec<usize> =
+            self.served.iter().filter(|(_, served)| is_lost(served)).map(|(&pool, _)| pool).collect();
+        for pool in lost {
+            self.take(Event::SocketLost(pool));
+        }
+    }
+
+    /// Watches every process that serves a resource of ours, too.
+    fn watch_siblings(&mut self, sockets: &kubelet::Sockets) {
+        let directory = &self.options.device_plugin_directory;
+        for (&pool, served) in &mut self.served {
+            let own =
+                served.endpoint.as_ref().map(|endpoint| endpoint.socket.file_name()).unwrap_or_default();
+            let there = kubelet::siblings(directory, sockets, &served.resource, own);
+            served.siblings.retain(|_, watching| !watching.is_finished());
+            for path in there {
+                served.siblings.entry(path.clone()).or_insert_with(|| {
+                    tracing::info!(resource = %served.resource, socket = %path.display(), "somebody else serves it too");
+                    let post = self.post.clone();
+                    tokio::spawn(async move {
+                        kubelet::outlive(&path).await;
+                        post.send(Event::SiblingEnded(pool));
+                        // It may have been killed, and have left its socket behind.
+                        if let Err(error) = kubelet::remove_stale(&path) {
+                            tracing::debug!(%error, "left where it is");
+                        }
+                    })
+                });
+            }
+        }
     }
 
     async fn stop(mut self) {
-        let stopping: Vec<_> =
-            self.endpoints.drain().map(|(_, endpoint)| tokio::spawn(endpoint.stop())).collect();
+        let endpoints = self.served.values_mut().filter_map(|served| {
+            served.announcement = None;
+            served.endpoint.take()
+        });
+        let stopping: Vec<_> = endpoints.map(|endpoint| tokio::spawn(endpoint.stop())).collect();
         for endpoint in stopping {
             let _ = endpoint.await;
         }
+    }
+}
+
+fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>) -> Served {
+    Served {
+        resource: config.resource.clone(),
+        service: Arc::new(PoolService::new(host.clone(), outputs, Pool::empty(config))),
+        list: watch::Sender::new(DeviceList::from([])),
+        endpoint: None,
+        announcement: None,
+        siblings: HashMap::new(),
     }
 }

@@ -30,7 +30,7 @@ pub struct Outputs {
 #[derive(Debug)]
 pub struct PoolService {
     host: HostRoot,
-    outputs: Outputs,
+    outputs: RwLock<Arc<Outputs>>,
     pool: RwLock<Arc<Pool>>,
     freed: Mutex<Freed>,
 }
@@ -38,18 +38,32 @@ pub struct PoolService {
 impl PoolService {
     /// A service that answers from `pool`.
     pub fn new(host: HostRoot, outputs: Outputs, pool: Pool) -> Self {
-        Self { host, outputs, pool: RwLock::new(Arc::new(pool)), freed: Mutex::default() }
+        Self {
+            host,
+            outputs: RwLock::new(Arc::new(outputs)),
+            pool: RwLock::new(Arc::new(pool)),
+            freed: Mutex::default(),
+        }
+    }
+
+    /// From now on, writes there.
+    pub fn write_to(&self, outputs: Outputs) {
+        *self.outputs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(outputs);
+    }
+
+    fn outputs(&self) -> Arc<Outputs> {
+        Arc::clone(&self.outputs.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// From now on, answers from this state of the pool, and brings its files up to date.
     pub fn take(&self, pool: Pool) {
-        if let Some(cdi) = &self.outputs.cdi {
+        if let Some(cdi) = &self.outputs().cdi {
             let written = cdi.write(&pool, self.shared_nodes(&pool));
             if let Err((path, error)) = written {
                 tracing::error!(path = %path.display(), %error, "cannot write a CDI spec");
             }
         }
-        self.outputs.device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
+        self.outputs().device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
         let known = of_members(&self.pool());
         for warning in of_members(&pool).iter().filter(|warning| !known.contains(warning)) {
             tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
@@ -112,10 +126,11 @@ impl PoolService {
         devices: &[(Device, Option<&Selector>)],
         shared: SharedNodes,
     ) -> Result<Handout, Refusal> {
+        let outputs = self.outputs();
         let manner = Manner {
             shared,
-            cdi: self.outputs.cdi.as_ref().map(|cdi| cdi.mode),
-            filtered_uacce: self.outputs.views.is_some(),
+            cdi: outputs.cdi.as_ref().map(|cdi| cdi.mode),
+            filtered_uacce: outputs.views.is_some(),
         };
         let borrowed: Vec<(&Device, Option<&Selector>)> =
             devices.iter().map(|(device, selector)| (device, *selector)).collect();
@@ -124,7 +139,7 @@ impl PoolService {
             id: what.to_owned(),
             reason: format!("cannot write {}: {error}", path.display()),
         };
-        if let (Some(views), false) = (&self.outputs.views, handout.uacce_links.is_empty()) {
+        if let (Some(views), false) = (&outputs.views, handout.uacce_links.is_empty()) {
             let ids: Vec<&str> = devices.iter().map(|(device, _)| device.id.as_str()).collect();
             let path = views
                 .write(&ids, &handout.uacce_links)
@@ -134,7 +149,7 @@ impl PoolService {
                 .push(Mount { host: path.display().to_string(), container: UacceViews::CLASS.to_owned() });
         }
         for file in &handout.files {
-            self.outputs
+            outputs
                 .device_info
                 .write(file)
                 .map_err(|(path, error)| failed(file.device.as_str(), &path, error))?;
@@ -149,7 +164,7 @@ impl PoolService {
         devices: &HashMap<&str, Device>,
         shared: SharedNodes,
     ) -> Result<(), Refusal> {
-        let Some(cdi) = &self.outputs.cdi else { return Ok(()) };
+        let Some(cdi) = &self.outputs().cdi else { return Ok(()) };
         let current = |member: &'_ Member| devices.get(member.device.id.as_str());
         let Some(changed) =
             pool.members.iter().find(|member| current(member).is_some_and(|now| now != &*member.device))
@@ -168,6 +183,7 @@ impl PoolService {
                 })
                 .collect(),
             lost: Vec::new(),
+            waits_for: None,
         };
         cdi.write(&fresh, shared).map_err(|(path, error)| Refusal::Failed {
             id: changed.device.id.to_string(),

@@ -1,85 +1,59 @@
 //! The life of the plugin: one state, one pure step.
 //!
-//! Each pool has a link to the kubelet:
-//!
 //! ```text
-//!            first device           Bound                 Registered              stream opened
-//!   Waiting ──────────────▶ Unbound ─────▶ Registering ────────────▶ Registered ───────────────▶ Streaming
-//!                           │     ▲          ▲      │ refused            │ no stream               │
-//!                   not     └─────┤          │      ▼                    ▼ within 30 s             │ stream
-//!                   bound:  timer │          └── Paused ◀───────────────┘                         │ lost
-//!                                 │     timer, or                                                  │
-//!                                 │     a new kubelet.sock                                         ▼
-//!          own socket gone, from every phase               Registering again, at once (then with back-off)
+//!   Scanned ─────┐ other devices,                    Held ───▶ the offer is brought up to date ───▶ Take, Publish
+//!                ├─ or a pod's device ─▶ AskHolders ──┘              ▲          │
+//!   Configured ──┘    kept back                                      │          └─ WakeAt ──▶ Woken
+//!                                                                    └─────────────────────────┘
 //! ```
 //!
-//! A lost stream means: register again at once, and only back off when that does not last. When an older instance's
-//! stream ends, the kubelet closes the newer one's connection too and counts the resource as unhealthy (seen with
-//! kubelet 1.34.4), and only a registration undoes that. It comes [`AFTER_LOSS`] later: the kubelet closes the connection
-//! before it marks the resource, and a registration that overtakes the mark is marked too.
-//!
-//! Every change of phase begins a new epoch. Timers and answers carry the epoch they belong to; a late one is ignored.
+//! What is on offer is decided in [`crate::pool::Offer`], and each pool's link to the kubelet lives in `link`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::Config;
-use crate::kubelet::{Advertised, DeviceList, SocketIdentity};
-use crate::model::{DeviceId, Inventory};
-use crate::pool::{Member, Pool, Pools, assign};
-
-/// How long a registration after a lost stream waits.
-pub const AFTER_LOSS: Duration = Duration::from_millis(10);
-/// How long the kubelet may take to open a stream after a registration before the pool registers again.
-pub const STREAM_LIMIT: Duration = Duration::from_secs(30);
-/// How long a stream must last for the failures before it to be forgotten.
-pub const STREAM_LASTS: Duration = Duration::from_secs(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+use super::link::{AFTER_LOSS, Link};
+use crate::config::{Config, PoolConfig};
+use crate::kubelet::{Advertised, DeviceList, PluginOptions, SocketIdentity};
+use crate::model::{DeviceId, Inventory, ResourceName};
+use crate::pool::{Held, Member, Offer, Pool};
 
 /// What the daemon knows.
 #[derive(Debug, Clone)]
 pub struct State {
     config: Config,
+    /// A config that waits for the kubelet to tell who holds what.
+    next: Option<Config>,
     kubelet: Option<SocketIdentity>,
-    inventory: Inventory,
-    pools: Pools,
-    links: Vec<Link>,
+    /// Nothing was scanned yet.
+    inventory: Option<Inventory>,
+    held: Held,
+    offer: Offer,
+    links: Vec<Served>,
+    pools_ever: usize,
 }
 
-/// One pool's link to the kubelet.
+/// A pool that is served, or was until now.
 #[derive(Debug, Clone)]
-struct Link {
-    position: usize,
-    phase: Phase,
-    epoch: u64,
-    list: DeviceList,
-    streams: usize,
-    /// Failures in a row.
-    failures: u32,
+struct Served {
+    /// Its number, which no other pool ever has.
+    pool: usize,
+    resource: ResourceName,
+    options: PluginOptions,
+    link: Link,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// The pool never had a device.
-    Waiting,
-    /// It needs a socket.
-    Unbound,
-    /// A registration is under way. Whether a stream was lost meanwhile, so that another one is due; and whether
-    /// another kubelet came, so that a refusal is the old one's and counts for nothing.
-    Registering { lost: bool, renewed: bool },
-    /// The last registration failed.
-    Paused,
-    /// This kubelet has accepted it.
-    Registered { with: Option<SocketIdentity> },
-    /// And listens.
-    Streaming { with: Option<SocketIdentity> },
-}
-
-/// What happened. A pool is named by its position among the pools that are served.
+/// What happened. A pool is named by a number that is its own for the life of the daemon.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// The machine was looked at.
     Scanned(Inventory),
+    /// The config is another one, and the machine was looked at for what it asks for.
+    Configured(Config, Inventory),
+    /// Pods hold these devices.
+    Held(Held),
+    /// The time of [`Action::WakeAt`] has come.
+    Woken,
     /// The kubelet's socket is this one now.
     Kubelet(Option<SocketIdentity>),
     /// The pool listens on its socket.
@@ -93,6 +67,8 @@ pub enum Event {
     },
     /// Its socket is gone from the directory.
     SocketLost(usize),
+    /// Another process that served the same resource has ended.
+    SiblingEnded(usize),
     /// A registration has ended.
     Answered {
         /// Which pool.
@@ -118,6 +94,10 @@ pub enum Event {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
+    /// Find out what pods hold, and send [`Event::Held`].
+    AskHolders,
+    /// Send [`Event::Woken`] at this time since the start; an earlier wish is void.
+    WakeAt(Duration),
     /// Answer from what the pool holds now.
     Take(usize),
     /// Tell the streams of a pool.
@@ -147,46 +127,118 @@ pub enum Action {
         /// The time.
         after: Duration,
     },
+    /// Close the socket of a pool that is given up, and forget it.
+    Close(usize),
+}
+
+/// A pool as others are told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolState<'a> {
+    /// The pool with its devices.
+    pub pool: &'a Pool,
+    /// The word for the state of its link to the kubelet.
+    pub link: &'static str,
+    /// The kubelet listens.
+    pub is_streaming: bool,
+    /// It should be registered, and nobody listens.
+    pub is_unheard: bool,
 }
 
 impl State {
     /// Nothing is known yet.
     pub fn new(config: Config) -> Self {
-        let link = |position| Link {
-            position,
-            phase: Phase::Waiting,
-            epoch: 0,
-            list: DeviceList::from([]),
-            streams: 0,
-            failures: 0,
+        let mut state = Self {
+            config: Config::default(),
+            next: None,
+            kubelet: None,
+            inventory: None,
+            held: Held::Unknown,
+            offer: Offer::default(),
+            links: Vec::new(),
+            pools_ever: 0,
         };
-        let links = (0..config.pools.len()).map(link).collect();
-        Self { config, kubelet: None, inventory: Inventory::default(), pools: Pools::default(), links }
+        state.configure(config, &mut Vec::new());
+        state
     }
 
-    /// The pools as they are now.
-    pub fn pools(&self) -> &Pools {
-        &self.pools
+    /// The config that is served.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the last look at the machine found.
+    pub fn inventory(&self) -> Option<&Inventory> {
+        self.inventory.as_ref()
+    }
+
+    /// Who holds devices, as far as it was asked.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// A pool as it is now.
+    pub fn pool(&self, pool: usize) -> Option<&Pool> {
+        let served = self.links.iter().find(|served| served.pool == pool)?;
+        self.offered(&served.resource)
+    }
+
+    /// All pools, in the order of the config.
+    pub fn pools(&self) -> impl Iterator<Item = PoolState<'_>> {
+        self.offer.pools().pools.iter().filter_map(|pool| {
+            let link = &self.links.iter().find(|served| served.resource == pool.config.resource)?.link;
+            let (is_streaming, is_unheard) = (link.is_streaming(), link.is_unheard());
+            Some(PoolState { pool, link: link.phase(), is_streaming, is_unheard })
+        })
+    }
+
+    /// The number of the pool that serves a resource.
+    pub fn number_of(&self, resource: &ResourceName) -> Option<usize> {
+        self.links.iter().find(|served| served.resource == *resource).map(|served| served.pool)
+    }
+
+    /// The numbers of the pools that are served, with their configs.
+    pub fn served(&self) -> impl Iterator<Item = (usize, &Arc<PoolConfig>)> {
+        self.config.pools.iter().filter_map(|config| Some((self.number_of(&config.resource)?, config)))
+    }
+
+    fn offered(&self, resource: &ResourceName) -> Option<&Pool> {
+        self.offer.pools().pools.iter().find(|pool| pool.config.resource == *resource)
     }
 }
 
-/// Takes one event.
-pub fn step(mut state: State, event: Event) -> (State, Vec<Action>) {
+/// Takes one event. `now` is the time since the start.
+pub fn step(mut state: State, event: Event, now: Duration) -> (State, Vec<Action>) {
     let mut actions = Vec::new();
     match event {
         Event::Scanned(inventory) => state.scanned(inventory, &mut actions),
+        Event::Configured(config, inventory) => {
+            state.next = Some(config);
+            state.inventory = Some(state.shared(inventory));
+            actions.push(Action::AskHolders);
+        }
+        Event::Held(held) => {
+            state.held = held;
+            if let Some(config) = state.next.take() {
+                state.configure(config, &mut actions);
+            }
+            state.offer(now, &mut actions);
+        }
+        Event::Woken => state.offer(now, &mut actions),
         // Other sockets come and go too; that a kubelet is still the same must not shorten anybody's pause.
         Event::Kubelet(identity) if identity == state.kubelet => {}
         Event::Kubelet(identity) => {
             state.kubelet = identity;
-            for link in &mut state.links {
-                actions.extend(link.kubelet(identity));
+            for served in &mut state.links {
+                actions.extend(served.link.kubelet(identity));
             }
         }
         Event::Bound { pool, epoch, bound } => {
             actions.extend(state.link(pool).and_then(|link| link.bound(epoch, bound)));
         }
         Event::SocketLost(pool) => actions.extend(state.link(pool).and_then(Link::socket_lost)),
+        Event::SiblingEnded(pool) => {
+            actions.extend(state.link(pool).and_then(|link| link.register_again(AFTER_LOSS)));
+        }
         Event::Answered { pool, epoch, accepted } => {
             let kubelet = state.kubelet;
             actions.extend(state.link(pool).and_then(|link| link.answered(epoch, accepted, kubelet)));
@@ -201,179 +253,94 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Action>) {
             actions.extend(state.link(pool).and_then(|link| link.timer_due(epoch)));
         }
     }
+    let closed = |served: &Served| actions.contains(&Action::Close(served.pool));
+    state.links.retain(|served| !closed(served));
     (state, actions)
 }
 
 impl State {
     fn link(&mut self, pool: usize) -> Option<&mut Link> {
-        self.links.get_mut(pool)
+        self.links.iter_mut().find(|served| served.pool == pool).map(|served| &mut served.link)
+    }
+
+    /// With the devices of the last scan wherever they are equal.
+    fn shared(&self, inventory: Inventory) -> Inventory {
+        match &self.inventory {
+            Some(earlier) => inventory.shared_with(earlier),
+            None => inventory,
+        }
     }
 
     fn scanned(&mut self, inventory: Inventory, actions: &mut Vec<Action>) {
-        self.inventory = inventory.shared_with(&self.inventory);
-        let before = std::mem::replace(&mut self.pools, assign(&self.config, &self.inventory));
-        for (pool, link) in self.pools.pools.iter().zip(&mut self.links) {
-            // What an endpoint answers from must be in place before the kubelet hears of it.
-            if !before.pools.get(link.position).is_some_and(|before| before.holds_the_same(pool)) {
-                actions.push(Action::Take(link.position));
-            }
-            let list = advertised(pool);
-            if link.list != list {
-                link.list = list;
-                actions.push(Action::Publish(link.position, link.list.clone()));
-            }
-            if link.phase == Phase::Waiting && !link.list.is_empty() {
-                actions.push(link.bind());
+        let inventory = self.shared(inventory);
+        let is_other = self.inventory.as_ref() != Some(&inventory);
+        self.inventory = Some(inventory);
+        if is_other || self.offer.depends_on_holders() {
+            actions.push(Action::AskHolders);
+        }
+    }
+
+    /// Takes a config: pools are the same where their resource is.
+    fn configure(&mut self, config: Config, actions: &mut Vec<Action>) {
+        self.config = config;
+        for pool in &self.config.pools {
+            let options = options(pool);
+            match self.links.iter_mut().find(|served| served.resource == pool.resource) {
+                Some(served) => {
+                    actions.extend(served.link.reopen());
+                    if std::mem::replace(&mut served.options, options) != options {
+                        actions.extend(served.link.register_again(Duration::ZERO));
+                    }
+                }
+                None => {
+                    let link = Link::new(self.pools_ever);
+                    let resource = pool.resource.clone();
+                    self.links.push(Served { pool: self.pools_ever, resource, options, link });
+                    self.pools_ever += 1;
+                }
             }
         }
+        let is_served =
+            |resource: &ResourceName| self.config.pools.iter().any(|pool| pool.resource == *resource);
+        for served in self.links.iter_mut().filter(|served| !is_served(&served.resource)) {
+            served.link.close(actions);
+        }
+    }
+
+    /// Brings the offer up to date, and tells.
+    fn offer(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let Some(inventory) = &self.inventory else { return };
+        let before = self.offer.pools().clone();
+        let due = self.offer.update(&self.config, inventory, &self.held, now);
+        for pool in &self.offer.pools().pools {
+            let resource = &pool.config.resource;
+            let Some(served) = self.links.iter_mut().find(|served| served.resource == *resource) else {
+                continue;
+            };
+            let earlier = before.pools.iter().find(|before| before.config.resource == *resource);
+            // What an endpoint answers from must be in place before the kubelet hears of it.
+            if !earlier.is_some_and(|earlier| earlier.holds_the_same(pool)) {
+                actions.push(Action::Take(served.pool));
+            }
+            served.link.offer(advertised(pool), actions);
+        }
+        actions.extend(due.map(Action::WakeAt));
     }
 }
 
-impl Link {
-    fn enter(&mut self, phase: Phase) -> u64 {
-        self.phase = phase;
-        self.epoch += 1;
-        self.epoch
-    }
-
-    fn bind(&mut self) -> Action {
-        let epoch = self.enter(Phase::Unbound);
-        Action::Bind { pool: self.position, epoch }
-    }
-
-    fn register(&mut self, after: Duration) -> Action {
-        let epoch = self.enter(Phase::Registering { lost: false, renewed: false });
-        Action::Register { pool: self.position, epoch, after }
-    }
-
-    fn wait(&mut self, phase: Phase, after: Duration) -> Action {
-        let epoch = self.enter(phase);
-        Action::Timer { pool: self.position, epoch, after }
-    }
-
-    fn back_off(&mut self) -> Duration {
-        let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(self.failures.min(16)));
-        self.failures += 1;
-        pause.min(LONGEST_PAUSE)
-    }
-
-    fn pause(&mut self, phase: Phase) -> Action {
-        let after = self.back_off();
-        self.wait(phase, after)
-    }
-
-    /// The first loss after a lasting stream is answered at once.
-    fn register_after_loss(&mut self) -> Action {
-        let pause = self.back_off();
-        self.register(if self.failures == 1 { AFTER_LOSS } else { pause })
-    }
-
-    fn kubelet(&mut self, identity: Option<SocketIdentity>) -> Option<Action> {
-        let is_new = |with: Option<SocketIdentity>| identity.is_some() && with != identity;
-        match &mut self.phase {
-            Phase::Paused if identity.is_some() => {
-                self.failures = 0;
-                Some(self.register(Duration::ZERO))
-            }
-            Phase::Registered { with } | Phase::Streaming { with } if is_new(*with) => {
-                self.failures = 0;
-                Some(self.register(Duration::ZERO))
-            }
-            // An answer tells which kubelet was asked, but a refusal does not.
-            Phase::Registering { renewed, .. } => {
-                *renewed = identity.is_some();
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn bound(&mut self, epoch: u64, bound: bool) -> Option<Action> {
-        if epoch != self.epoch || self.phase != Phase::Unbound {
-            return None;
-        }
-        self.streams = 0;
-        Some(if bound { self.register(Duration::ZERO) } else { self.pause(Phase::Unbound) })
-    }
-
-    fn socket_lost(&mut self) -> Option<Action> {
-        (!matches!(self.phase, Phase::Waiting | Phase::Unbound)).then(|| self.bind())
-    }
-
-    fn answered(
-        &mut self,
-        epoch: u64,
-        accepted: Option<Option<SocketIdentity>>,
-        kubelet: Option<SocketIdentity>,
-    ) -> Option<Action> {
-        let Phase::Registering { lost, renewed } = self.phase else {
-            return None;
-        };
-        if epoch != self.epoch {
-            return None;
-        }
-        let Some(with) = accepted else {
-            if renewed {
-                self.failures = 0;
-                return Some(self.register(Duration::ZERO));
-            }
-            return Some(self.pause(Phase::Paused));
-        };
-        // Another kubelet may have come while this one answered.
-        if lost || (kubelet.is_some() && kubelet != with) {
-            return Some(self.register_after_loss());
-        }
-        Some(match self.streams {
-            0 => self.wait(Phase::Registered { with }, STREAM_LIMIT),
-            _ => self.wait(Phase::Streaming { with }, STREAM_LASTS),
-        })
-    }
-
-    fn stream_opened(&mut self, open: usize) -> Option<Action> {
-        self.streams = open;
-        match self.phase {
-            Phase::Registered { with } => Some(self.wait(Phase::Streaming { with }, STREAM_LASTS)),
-            _ => None,
-        }
-    }
-
-    fn stream_closed(&mut self, open: usize) -> Option<Action> {
-        self.streams = open;
-        if open > 0 {
-            // Somebody else listened too, or an older stream of the kubelet's has ended. Where that took the newer one
-            // with it, it is closed as well, and that is the news.
-            return None;
-        }
-        match &mut self.phase {
-            Phase::Registered { .. } | Phase::Streaming { .. } => Some(self.register_after_loss()),
-            // The kubelet dials back while it registers, so the stream that was lost may be the new one.
-            Phase::Registering { lost, .. } => {
-                *lost = true;
-                None
-            }
-            Phase::Waiting | Phase::Unbound | Phase::Paused => None,
-        }
-    }
-
-    fn timer_due(&mut self, epoch: u64) -> Option<Action> {
-        if epoch != self.epoch {
-            return None;
-        }
-        match self.phase {
-            Phase::Unbound => Some(self.bind()),
-            Phase::Paused => Some(self.register(Duration::ZERO)),
-            Phase::Registered { .. } => Some(self.pause(Phase::Paused)),
-            Phase::Streaming { .. } => {
-                self.failures = 0;
-                None
-            }
-            Phase::Waiting | Phase::Registering { .. } => None,
-        }
+/// What the kubelet is told that the pool wants.
+pub(super) fn options(pool: &PoolConfig) -> PluginOptions {
+    PluginOptions {
+        preferred_allocation: !pool.allocation_policy.is_empty(),
+        pre_start: pool.pre_start_check,
     }
 }
 
 /// The list of a pool, sorted by id; a shared device is as many devices to the kubelet as there are shares.
 fn advertised(pool: &Pool) -> DeviceList {
+    if pool.waits_for.is_some() {
+        return DeviceList::from([]);
+    }
     let ids = |id: &DeviceId| match pool.config.replicas {
         1 => vec![id.to_string()],
         replicas => (0..replicas).map(|share| format!("{id}::{share}")).collect(),

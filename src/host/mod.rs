@@ -17,8 +17,10 @@ mod uacce;
 mod userspace;
 mod vdpa;
 mod wanted;
+mod watch;
 
 pub use root::{DeviceNumber, HostRoot, NodeKind};
 pub use scan::{exists, find, refresh, scan};
 pub use shared::shared_nodes;
 pub use wanted::Wanted;
+pub use watch::{Seen, Watch, rtnetlink, uevent};

@@ -6,25 +6,25 @@ use std::io;
 use super::directory::Directory;
 use super::netlink::Link;
 use super::wanted::WantedNetdevs;
-use crate::model::{LinkType, Netdev};
+use crate::model::{LinkState, LinkType, Netdev};
 
 /// The interfaces as netlink told them when the pass began.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    alternative_names: HashMap<String, Vec<String>>,
+    links: HashMap<String, Link>,
     names: HashMap<u32, String>,
 }
 
 impl Links {
     pub(super) fn new(links: Vec<Link>) -> Self {
         let names = links.iter().map(|link| (link.index, link.name.clone())).collect();
-        let alternative_names = links.into_iter().map(|link| (link.name, link.alternative_names)).collect();
-        Self { alternative_names, names }
+        let links = links.into_iter().map(|link| (link.name.clone(), link)).collect();
+        Self { links, names }
     }
 
     /// The name under which netlink told a netdev, where it was renamed since: its index is still the same.
     fn earlier_name(&self, function: &Directory<'_>, place: &str, name: &str) -> Option<&String> {
-        if self.names.is_empty() || self.alternative_names.contains_key(name) {
+        if self.names.is_empty() || self.links.contains_key(name) {
             return None;
         }
         let index = function.read(&format!("{place}/{name}/ifindex")).ok()?.parse().ok()?;
@@ -95,9 +95,12 @@ impl Reader<'_> {
             };
             let earlier = links.earlier_name(function, place, &name);
             renamed.extend(earlier.map(|earlier| (name.clone(), earlier.clone())));
-            let alternative_names = links.alternative_names.get(earlier.unwrap_or(&name));
+            let told = links.links.get(earlier.unwrap_or(&name));
             netdevs.push(Netdev {
-                alternative_names: alternative_names.cloned().unwrap_or_default(),
+                alternative_names: told.map(|link| link.alternative_names.clone()).unwrap_or_default(),
+                link: told
+                    .filter(|_| wanted.link)
+                    .map(|link| LinkState { up: link.up, carrier: link.carrier }),
                 link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
                 port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
                 name,

@@ -12,7 +12,7 @@ use super::directory::Directory;
 use super::net;
 use super::scan::PCI_DEVICES;
 use super::wanted::WantedNetdevs;
-use crate::model::{HexId, Netdev, Note, PciAddress, PhysicalFunction, device_name};
+use crate::model::{HexId, LinkState, Netdev, Note, PciAddress, PhysicalFunction, device_name};
 
 /// The directory of a function.
 pub(super) fn directory(address: PciAddress) -> String {
@@ -76,7 +76,7 @@ impl Parent {
         (links, devlink): (&net::Links, &Devlink<'_>),
         note: &mut dyn FnMut(Note),
     ) -> Self {
-        let mut function = PhysicalFunction { address, names: Vec::new(), link_type: None };
+        let mut function = PhysicalFunction { address, names: Vec::new(), link_type: None, link: None };
         let (mut indexes, mut representors) = (HashMap::new(), Vec::new());
         let mut has_rdma = false;
         let path = directory(address);
@@ -95,6 +95,7 @@ impl Parent {
             net::of_function(&directory, wanted, links, || devlink.is_legacy(address))
         }) {
             Ok(net::Netdevs { own, representors: others, .. }) => {
+                function.link = LinkState::of(&own);
                 function.link_type = own.iter().find_map(|netdev| netdev.link_type);
                 let names = own
                     .into_iter()

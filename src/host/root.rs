@@ -89,6 +89,11 @@ impl HostRoot {
         self.ddptool.as_deref()
     }
 
+    /// Whether this is the machine itself, whose kernel tells of changes.
+    pub fn is_live(&self) -> bool {
+        self.root.as_os_str() == "/"
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.root
@@ -130,11 +135,7 @@ impl HostRoot {
     }
 
     pub(super) fn place(&self, path: &str) -> PathBuf {
-        if self.root.as_os_str() == "/" {
-            PathBuf::from(path)
-        } else {
-            self.root.join(path.trim_start_matches('/'))
-        }
+        if self.is_live() { PathBuf::from(path) } else { self.root.join(path.trim_start_matches('/')) }
     }
 
     /// The content of a file without white space at its end.

@@ -213,12 +213,13 @@ impl<'a> Scan<'a> {
         let whole = |error: io::Error| note(&path, &error);
         let function = host.enter(&path).map_err(whole)?;
         let class: PciClass = pci::number(&function, "class")?;
-        if !wanted.class(class) {
+        let id = DeviceId::from(address);
+        if !wanted.class(class) && !wanted.device(&id) {
             return Ok(None);
         }
         let ids: (HexId, HexId) = (pci::number(&function, "vendor")?, pci::number(&function, "device")?);
         let (kind, representor) = self.kind(&function, address, ids)?;
-        let mut device = Device::bare(DeviceId::from(address), address, ids, class, kind);
+        let mut device = Device::bare(id, address, ids, class, kind);
         device.driver = pci::driver(&function).map_err(whole)?;
         device.numa_node = self.numa_node(&function, &device.function);
         device.acpi_index = match wanted.acpi_index() && function.has("acpi_index") {

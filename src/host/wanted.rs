@@ -1,7 +1,9 @@
 //! What a scan has to read.
 
+use std::collections::BTreeSet;
+
 use crate::config::{Config, DeviceType, PoolConfig, Selector, VfioMode};
-use crate::model::{ClassPattern, PciClass};
+use crate::model::{ClassPattern, DeviceId, PciAddress, PciClass};
 
 /// The facts that a config can ask for; a scan reads no others.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +17,7 @@ pub struct Wanted {
     acpi_indexes: bool,
     iommu_groups: bool,
     any_class: bool,
+    devices: BTreeSet<DeviceId>,
     subfunctions: bool,
     vdpa: bool,
     p_keys: bool,
@@ -29,6 +32,8 @@ pub struct WantedNetdevs {
     pub link_type: bool,
     /// The port name, without which a representor cannot be told from the uplink. A VF has no representors.
     pub port_name: bool,
+    /// Whether its link is up. A VF or SF is judged by its PF.
+    pub link: bool,
 }
 
 /// Which handles of a device a scan has to read, beside those that a bound driver always gives.
@@ -66,6 +71,7 @@ impl Wanted {
             acpi_indexes: true,
             iommu_groups: true,
             any_class: false,
+            devices: BTreeSet::new(),
             subfunctions: true,
             vdpa: true,
             p_keys: true,
@@ -88,6 +94,19 @@ impl Wanted {
             self.add(pool);
         }
         self
+    }
+
+    /// This, and certain devices whatever their class.
+    #[must_use]
+    pub fn and_devices(mut self, ids: impl IntoIterator<Item = DeviceId>) -> Self {
+        self.devices.extend(ids);
+        self.subfunctions |= self.devices.iter().any(|id| PciAddress::from_sysfs(id.as_str()).is_none());
+        self
+    }
+
+    /// Whether it is one of those.
+    pub(super) fn device(&self, id: &DeviceId) -> bool {
+        self.devices.contains(id)
     }
 
     fn add(&mut self, pool: &PoolConfig) {
@@ -152,6 +171,6 @@ impl Wanted {
 
     /// Which facts of the netdevs of a function matter.
     pub fn netdevs(&self, has_pf: bool) -> WantedNetdevs {
-        WantedNetdevs { link_type: self.link_types, port_name: !has_pf }
+        WantedNetdevs { link_type: self.link_types, port_name: !has_pf, link: !has_pf }
     }
 }

@@ -8,6 +8,7 @@ mod pool;
 mod register;
 mod registry;
 mod server;
+mod sibling;
 mod socket;
 pub mod stand_in;
 mod watch;
@@ -21,6 +22,7 @@ pub use holders::{
 pub use pool::{Advertised, DeviceList, PluginOptions, Pool, Refusal};
 pub use register::{API_VERSION, KUBELET_SOCKET, RegisterError, Registration, register};
 pub use registry::{Verdict, serve_registry};
+pub use sibling::{outlive, siblings};
 pub use socket::{
     BindError, Instance, LONGEST_PATH, OwnSocket, Place, is_sibling, remove_stale, socket_path,
 };

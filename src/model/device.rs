@@ -86,6 +86,8 @@ pub struct PhysicalFunction {
     pub names: Vec<String>,
     /// The link type of its netdev.
     pub link_type: Option<LinkType>,
+    /// Whether its link is up.
+    pub link: Option<LinkState>,
 }
 
 /// A network interface of a function.
@@ -97,8 +99,30 @@ pub struct Netdev {
     pub alternative_names: Vec<String>,
     /// Its link type.
     pub link_type: Option<LinkType>,
+    /// Whether its link is up; read of PFs and plain functions only.
+    pub link: Option<LinkState>,
     /// The kernel's port name (`p0`, `pf0vf1`), in switchdev mode.
     pub port_name: Option<String>,
+}
+
+/// Whether a link is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkState {
+    /// Administratively up.
+    pub up: bool,
+    /// Carrier, where the kernel tells it.
+    pub carrier: Option<bool>,
+}
+
+impl LinkState {
+    /// The state of a function: one port that is up, or has carrier, is enough.
+    pub fn of(netdevs: &[Netdev]) -> Option<Self> {
+        let links = || netdevs.iter().filter_map(|netdev| netdev.link);
+        links().next()?;
+        let up = links().any(|link| link.up);
+        let carrier = links().filter(|link| link.up).filter_map(|link| link.carrier).max();
+        Some(Self { up, carrier })
+    }
 }
 
 /// A link type, from the ARP hardware type of a netdev

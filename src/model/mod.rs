@@ -13,8 +13,8 @@ mod resource_name;
 
 pub use address::{ParseAddressError, PciAddress};
 pub use device::{
-    DefaultRoute, Device, DeviceId, Function, LinkType, Netdev, PhysicalFunction, Rdma, Uacce, Vdpa,
-    VdpaType, Vfio,
+    DefaultRoute, Device, DeviceId, Function, LinkState, LinkType, Netdev, PhysicalFunction, Rdma, Uacce,
+    Vdpa, VdpaType, Vfio,
 };
 pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
 pub use hash::stable_hash;

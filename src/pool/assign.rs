@@ -23,6 +23,8 @@ pub struct Pool {
     pub members: Vec<Member>,
     /// Devices that match, but belong to an earlier pool: the id and the position of that pool.
     pub lost: Vec<(DeviceId, usize)>,
+    /// It offers nothing until it has so many devices.
+    pub waits_for: Option<u32>,
 }
 
 /// A device of a pool.
@@ -39,12 +41,12 @@ pub struct Member {
 impl Pool {
     /// A pool that has no device yet.
     pub fn empty(config: &Arc<PoolConfig>) -> Self {
-        Self { config: Arc::clone(config), members: Vec::new(), lost: Vec::new() }
+        Self { config: Arc::clone(config), members: Vec::new(), lost: Vec::new(), waits_for: None }
     }
 
     /// Whether both hold the same devices in the same state.
     pub fn holds_the_same(&self, other: &Self) -> bool {
-        self.members == other.members
+        Arc::ptr_eq(&self.config, &other.config) && self.members == other.members
     }
 
     /// The device behind an id of the kubelet's: where devices are shared, each has several, `<id>::<k>`.

@@ -1,10 +1,12 @@
 //! Floor 1: (config, inventory) → pools, and why.
 
 mod assign;
+mod carrier;
 mod explain;
 mod freed;
 mod groups;
 mod health;
+mod offer;
 mod prefer;
 mod warnings;
 
@@ -14,5 +16,6 @@ pub use explain::{
 };
 pub use freed::Freed;
 pub use health::health;
+pub use offer::{GONE_SHOWN, Held, Offer};
 pub use prefer::prefer;
 pub use warnings::{Warning, warnings};

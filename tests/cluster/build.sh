@@ -22,6 +22,9 @@ if [ ! -d "$bin" ]; then
       -ldflags "-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}" \
       -o "$part/" tool >&2)
   done
+  # What NFD asks of the API server comes with its module.
+  cp -r "$(go list -m -f '{{.Dir}}' sigs.k8s.io/node-feature-discovery)/deployment/base/nfd-crds" "$part/"
+  chmod -R u+w "$part/nfd-crds"
   mv "$part/server" "$part/etcd" # its package is …/etcd/server/v3
   mv -T "$part" "$bin" 2> /dev/null || [ -d "$bin" ] # two runs may build at once
 fi

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 
-use pcidp::host::HostRoot;
 use pcidp::host::netlink::{Family, TABLE_MAIN};
 use pcidp::host::recording::{Answers, Entry, RecordedLink, Recording};
+use pcidp::host::{HostRoot, Wanted, scan};
 
 /// Address of the node, and the gateway behind its uplink, whatever was recorded: the API server listens there.
 const ADDRESS: &str = "192.168.77.2/24";
@@ -19,7 +19,29 @@ const WIRE: u32 = 100_000;
 pub(crate) fn lay_out(recording: &Recording) -> io::Result<HostRoot> {
     let host = recording.lay_out()?;
     fs::write(host.path().join("links"), batch(recording))?;
+    for node in missing_nodes(recording, &host) {
+        let path = host.path().join(node.trim_start_matches('/'));
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        fs::write(path, "char 1:3 0600\n")?;
+    }
     Ok(host)
+}
+
+/// A recording that was taken in a container has no device nodes, and others lack the one that all groups of VFIO share.
+/// The devices need some, of whatever number: nobody opens them here.
+fn missing_nodes(recording: &Recording, host: &HostRoot) -> Vec<String> {
+    let mut nodes = Vec::new();
+    if !recording.has_below("/dev") {
+        let inventory = scan(host, &Wanted::everything());
+        nodes.extend(inventory.devices().iter().flat_map(|device| device.required_nodes()));
+    }
+    if recording.has_below("/dev/vfio") || nodes.iter().any(|node| node.starts_with("/dev/vfio/")) {
+        nodes.push("/dev/vfio/vfio".to_owned());
+    }
+    nodes.retain(|node| recording.get(node).is_none());
+    nodes
 }
 
 /// The netdevs of the recording as commands of ip(8). This kernel may have no bonds, teams and switches: each becomes a

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::node::{Kit, root};
+use crate::outcome::{Failure, Outcome};
 
 /// Installs, builds or finds everything; or says in one line why the suite cannot run here.
-pub(crate) fn prepare() -> Result<Kit, String> {
+pub(crate) fn prepare() -> Outcome<Kit> {
+    let unable = |why: &str| Err(Failure::Harness(why.to_owned()));
     if env::var_os("PCIDP_CLUSTER").is_none_or(|value| value != "1") {
-        return Err("set PCIDP_CLUSTER=1 and run as root".to_owned());
+        return unable("PCIDP_CLUSTER=1 is not set; it wants root");
     }
     if !nix::unistd::geteuid().is_root() {
-        return Err("namespaces and device nodes take root".to_owned());
+        return unable("namespaces and device nodes take root");
     }
     let works = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
@@ -20,19 +22,20 @@ pub(crate) fn prepare() -> Result<Kit, String> {
         command.status().is_ok_and(|status| status.success())
     };
     if !works("unshare", &["--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "true"]) {
-        return Err("this machine does not let root make namespaces".to_owned());
+        return unable("this machine does not let root make namespaces");
     }
     if !works("go", &["version"]) {
-        return Err("Go is missing (https://go.dev/dl)".to_owned());
+        return unable("Go is missing (https://go.dev/dl)");
     }
-    script("tests/cluster/packages.sh", &[])?;
-    let programs = script("tests/cluster/build.sh", &[])?;
-    let images = script("tests/cluster/images.sh", &[])?;
+    let script = |name| script(name, &[]).map_err(Failure::Harness);
+    script("tests/cluster/packages.sh")?;
+    let programs = script("tests/cluster/build.sh")?;
+    let images = script("tests/cluster/images.sh")?;
     Ok(Kit { programs: programs.into(), images: images.into(), pcidp: image()? })
 }
 
 /// The archive of our own image: as it ships, built now, or the one that somebody has built already.
-fn image() -> Result<PathBuf, String> {
+fn image() -> Outcome<PathBuf> {
     if let Some(archive) = env::var_os("PCIDP_CLUSTER_IMAGE") {
         return Ok(archive.into());
     }
@@ -41,8 +44,9 @@ fn image() -> Result<PathBuf, String> {
         "aarch64" => "arm64",
         other => other,
     };
-    script("deployments/build-binaries", &[arch])?;
-    script("deployments/build-image", &[arch])?;
+    let script = |name| script(name, &[arch]).map_err(Failure::Product);
+    script("deployments/build-binaries")?;
+    script("deployments/build-image")?;
     Ok(root().join(format!("dist/pcidp-{arch}.tar")))
 }
 

@@ -11,8 +11,12 @@ mod scenarios;
 
 use std::env;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use pcidp::host::recording::Recording;
@@ -32,21 +36,19 @@ macro_rules! scenarios {
     };
 }
 
-/// Hosts of `testdata/hosts`, each booted once, and what is tried on it, in this order.
-const SUITE: &[(&str, &[Scenario])] = &[
-    (
-        "demo",
-        scenarios![
-            quick_start::the_quick_start_gives_a_pod_of_each_kind_its_devices,
-            manifests::the_plugin_runs_without_any_right,
-            manifests::pod_security_objects_to_nothing_but_host_network_and_host_paths,
-            manifests::a_node_made_after_the_plugin_started_is_handed_over_all_the_same,
-            chart::an_upgrade_of_the_chart_never_drops_a_device,
-        ],
-    ),
-    (
-        "eight-vfs",
-        scenarios![
+/// A host of `testdata/hosts`, booted once, and what is tried on it, in this order.
+struct Host {
+    name: &'static str,
+    /// What its kubelet has in its configuration besides.
+    kubelet: &'static str,
+    scenarios: &'static [Scenario],
+}
+
+const SUITE: &[Host] = &[
+    Host {
+        name: "eight-vfs",
+        kubelet: "",
+        scenarios: scenarios![
             drop_in::in_the_reference_daemonset_only_the_image_changes,
             drop_in::in_the_daemonset_of_sriov_network_operator_only_the_image_changes,
             multus::multus_moves_netdevs_of_two_pools_into_a_pod_and_they_come_back,
@@ -55,8 +57,51 @@ const SUITE: &[(&str, &[Scenario])] = &[
             books::podresources_and_the_checkpoint_name_our_ids,
             kubelet::a_killed_kubelet_finds_its_devices_again_and_gives_none_twice,
         ],
-    ),
+    },
+    Host {
+        name: "demo",
+        kubelet: "",
+        scenarios: scenarios![
+            quick_start::the_quick_start_of_the_readme_works_word_by_word,
+            quick_start::the_other_pods_that_ship_get_what_they_ask_for,
+            manifests::the_plugin_runs_without_any_right,
+            manifests::pod_security_objects_to_nothing_but_host_network_and_host_paths,
+            manifests::the_api_server_takes_every_overlay,
+            manifests::a_node_made_after_the_plugin_started_is_handed_over_all_the_same,
+            chart::an_upgrade_of_the_chart_never_drops_a_device,
+        ],
+    },
+    Host {
+        name: "two-socket",
+        kubelet: "topologyManagerPolicy: single-numa-node",
+        scenarios: scenarios![
+            topology::devices_of_one_pod_come_from_one_numa_node_or_it_is_refused,
+            topology::the_kubelet_takes_the_devices_that_the_policy_prefers,
+            multus::a_whole_pf_moves_into_a_pod_and_comes_back,
+            cdi::three_pools_in_one_container_hand_over_their_devices_through_cdi,
+            cdi::a_pool_of_kernel_drivers_is_served_with_cdi,
+        ],
+    },
+    Host {
+        name: "kunpeng-920",
+        kubelet: "",
+        scenarios: scenarios![
+            engines::two_pods_see_one_engine_each_and_never_the_other_s,
+            discovery::node_feature_discovery_labels_a_node_that_has_engines,
+        ],
+    },
+    Host {
+        name: "bluefield-sf",
+        kubelet: "",
+        scenarios: scenarios![subfunctions::a_pod_gets_a_subfunction_by_its_auxiliary_name],
+    },
 ];
+
+/// Hosts that run at the same time: most of their time goes by with waiting.
+const AT_ONCE: usize = 2;
+
+/// Where a machine fails a scenario, it is tried again on another one. Where that fails too, it is skipped.
+const ATTEMPTS: usize = 2;
 
 fn main() -> ExitCode {
     let mut asked = Vec::new();
@@ -77,7 +122,7 @@ fn main() -> ExitCode {
     }
     let is_asked =
         |scenario: &&Scenario| asked.is_empty() || asked.iter().any(|name| scenario.name.contains(name));
-    let all: Vec<&Scenario> = SUITE.iter().flat_map(|(_, scenarios)| *scenarios).filter(is_asked).collect();
+    let all: Vec<&Scenario> = SUITE.iter().flat_map(|host| host.scenarios).filter(is_asked).collect();
     if list {
         for scenario in all {
             println!("{}: test", scenario.name);
@@ -86,91 +131,154 @@ fn main() -> ExitCode {
     }
     let kit = match kit::prepare() {
         Ok(kit) => kit,
-        Err(why) => {
-            for scenario in &all {
-                println!("test {} ... skipped: {why}", scenario.name);
-            }
-            println!("cluster suite: 0 passed, 0 failed, {} skipped: {why}", all.len());
-            return ExitCode::SUCCESS;
-        }
+        Err(failure) => return nothing_was_tried(&failure, &all),
     };
     if let Some(file) = boot {
         return by_hand(Path::new(&file), &kit);
     }
-    let mut tally = Tally::default();
     let started = Instant::now();
-    for (host, scenarios) in SUITE {
-        let scenarios: Vec<&Scenario> = scenarios.iter().filter(is_asked).collect();
-        if !scenarios.is_empty() {
-            run_on(host, &scenarios, &kit, &mut tally);
+    let tally = Tally::default();
+    let hosts = Mutex::new(SUITE.iter());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(host) = next(&hosts) {
+                    run_on(host, host.scenarios.iter().filter(is_asked).collect(), &kit, &tally);
+                }
+            });
+        }
+    });
+    let seconds = started.elapsed().as_secs();
+    tally.conclude(&format!(", {seconds} s"))
+}
+
+fn next<'a>(hosts: &Mutex<slice::Iter<'a, Host>>) -> Option<&'a Host> {
+    hosts.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+fn nothing_was_tried(failure: &Failure, scenarios: &[&Scenario]) -> ExitCode {
+    let tally = Tally::default();
+    match failure {
+        Failure::Harness(why) => tally.skip(scenarios, why),
+        Failure::Product(what) => {
+            tally.failed.store(scenarios.len(), Ordering::Relaxed);
+            println!("nothing can be tried, the product failed: {what}");
         }
     }
-    let seconds = started.elapsed().as_secs();
-    println!("cluster suite: {} passed, {} failed, 0 skipped, {seconds} s", tally.passed, tally.failed);
-    if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    tally.conclude("")
 }
 
 #[derive(Default)]
 struct Tally {
-    passed: usize,
-    failed: usize,
+    passed: AtomicUsize,
+    failed: AtomicUsize,
+    /// With the reason.
+    skipped: Mutex<Vec<(&'static str, String)>>,
 }
 
-fn run_on(host: &str, scenarios: &[&Scenario], kit: &Kit, tally: &mut Tally) {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/hosts/{host}.host"));
-    let started = Instant::now();
-    let mut node = match boot(&path, kit) {
-        Ok(node) => node,
-        Err(why) => {
-            tally.failed += scenarios.len();
-            println!("host {host} ... FAILED: the harness failed: {why}");
+impl Tally {
+    fn skip(&self, scenarios: &[&Scenario], why: &str) {
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        skipped.extend(scenarios.iter().map(|scenario| (scenario.name, why.to_owned())));
+    }
+
+    fn conclude(self, time: &str) -> ExitCode {
+        let (passed, failed) = (self.passed.into_inner(), self.failed.into_inner());
+        let skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (name, why) in &skipped {
+            println!("test {name} ... skipped: {why}");
+        }
+        if let Some((_, why)) = skipped.first() {
+            println!("cluster: SKIPPED {} scenarios: {why}", skipped.len());
+        }
+        println!("cluster: {passed} passed, {failed} failed, {} skipped{time}", skipped.len());
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+fn run_on(host: &Host, mut left: Vec<&'static Scenario>, kit: &Kit, tally: &Tally) {
+    for attempt in 1..=ATTEMPTS {
+        if left.is_empty() {
             return;
         }
-    };
-    println!("host {host} is up, {:.1} s", started.elapsed().as_secs_f32());
-    for scenario in scenarios {
-        let started = Instant::now();
-        node.next_scenario();
-        let outcome = (scenario.run)(&node);
-        let seconds = started.elapsed().as_secs_f32();
-        match outcome {
-            Ok(()) => {
-                tally.passed += 1;
-                println!("test {} ... ok, {seconds:.1} s", scenario.name);
-            }
-            Err(failure) => {
-                tally.failed += 1;
-                let (who, what) = blame(failure, &node);
-                println!("test {} ... FAILED after {seconds:.1} s: {who} failed: {what}", scenario.name);
-                println!("{}", node.evidence());
-            }
-        }
-        if let Err(failure) = plugin::clean_up(&node) {
-            println!("cleaning up after {}: {failure:?}", scenario.name);
+        let why = match run_in_turn(host, &mut left, kit, tally) {
+            Ok(()) => return,
+            Err(why) => why,
+        };
+        println!("host {} ... the harness failed (attempt {attempt} of {ATTEMPTS}): {why}", host.name);
+        if attempt == ATTEMPTS {
+            let first = why.lines().next().unwrap_or_default();
+            tally.skip(&left, &format!("the harness failed twice: {first}"));
         }
     }
 }
 
-fn boot(path: &Path, kit: &Kit) -> Result<Node, String> {
+/// Runs scenarios on a machine of their own, and leaves those that the machine has failed.
+fn run_in_turn(
+    host: &Host,
+    left: &mut Vec<&'static Scenario>,
+    kit: &Kit,
+    tally: &Tally,
+) -> Result<(), String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/hosts/{}.host", host.name));
+    let started = Instant::now();
+    let mut node = boot(&path, host.kubelet, kit)?;
+    println!("host {} is up, {:.1} s", host.name, started.elapsed().as_secs_f32());
+    while let Some(scenario) = left.first() {
+        let started = Instant::now();
+        node.next_scenario();
+        let outcome = (scenario.run)(&node);
+        let seconds = started.elapsed().as_secs_f32();
+        match outcome.map_err(|failure| blame(failure, &node)) {
+            Ok(()) => {
+                tally.passed.fetch_add(1, Ordering::Relaxed);
+                println!("test {} ... ok, {seconds:.1} s", scenario.name);
+            }
+            Err(Failure::Product(what)) => {
+                tally.failed.fetch_add(1, Ordering::Relaxed);
+                println!(
+                    "test {} ... FAILED after {seconds:.1} s: the product failed: {what}\n{}",
+                    scenario.name,
+                    node.evidence()
+                );
+            }
+            Err(Failure::Harness(what)) => {
+                return Err(format!(
+                    "{what}, in {} after {seconds:.1} s\n{}",
+                    scenario.name,
+                    node.evidence()
+                ));
+            }
+        }
+        left.remove(0);
+        if let Err(Failure::Product(what) | Failure::Harness(what)) = plugin::clean_up(&node) {
+            return Err(format!("cannot clean up: {what}"));
+        }
+    }
+    Ok(())
+}
+
+fn boot(path: &Path, kubelet: &str, kit: &Kit) -> Result<Node, String> {
     let recording = Recording::open(path).map_err(|error| error.to_string())?;
-    Node::boot(&recording, kit).map_err(|failure| match failure {
+    Node::boot(&recording, kubelet, kit).map_err(|failure| match failure {
         Failure::Product(why) | Failure::Harness(why) => why,
     })
 }
 
-fn blame(failure: Failure, node: &Node) -> (&'static str, String) {
+/// A failure of the product on a node that is not well is the harness's.
+fn blame(failure: Failure, node: &Node) -> Failure {
     match failure {
-        Failure::Harness(what) => ("the harness", what),
+        Failure::Harness(what) => Failure::Harness(what),
         Failure::Product(what) => match node.is_well() {
-            Ok(()) => ("the product", what),
-            Err(why) => ("the harness", format!("{what}\nThe node is not well: {why}")),
+            Ok(()) => Failure::Product(what),
+            Err(why) => Failure::Harness(format!("the node is not well: {why}; seen as: {what}")),
         },
     }
 }
 
 /// Boots a host for a person who wants to look around.
 fn by_hand(path: &Path, kit: &Kit) -> ExitCode {
-    match boot(path, kit) {
+    match boot(path, "", kit) {
         Ok(node) => {
             println!("The host is up. Enter it with\n\n  {}\n\nPress Enter here to end it.", node.entry());
             let _ = io::stdin().read_line(&mut String::new());

@@ -48,7 +48,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn boot(recording: &Recording, kit: &Kit) -> Outcome<Self> {
+    /// `kubelet` is added to the kubelet's configuration.
+    pub(crate) fn boot(recording: &Recording, kubelet: &str, kit: &Kit) -> Outcome<Self> {
         let tree = host::lay_out(recording).map_err(harness("cannot lay out the host"))?;
         let boot_log = tempfile::tempdir().map_err(harness("no temporary directory"))?;
         let log_path = boot_log.path().join("boot.log");
@@ -57,6 +58,7 @@ impl Node {
             .arg(root().join("tests/cluster/node.sh"))
             .args([&kit.programs, &kit.images, &kit.pcidp])
             .arg(tree.path())
+            .env("KUBELET", kubelet)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)

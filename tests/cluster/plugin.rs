@@ -1,11 +1,12 @@
 //! The plugin on a node: as the pod of a DaemonSet, from our image.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::node::{LIMIT, Node, root};
-use crate::outcome::{Outcome, harness};
+use crate::outcome::{Outcome, harness, must};
 
 /// A file of the repository.
 pub(crate) fn file(path: &str) -> Outcome<String> {
@@ -25,6 +26,17 @@ pub(crate) fn with_our_image(name: &str) -> Outcome<String> {
 /// The ConfigMap and the DaemonSet as they ship.
 pub(crate) fn shipped() -> Outcome<String> {
     Ok(file("deployments/configMap.yaml")? + "---\n" + &file("deployments/sriovdp-daemonset.yaml")?)
+}
+
+/// What `pcidp generate manifests` prints for a config.
+pub(crate) fn generated(config: &Value, arguments: &[&str]) -> Outcome<String> {
+    let place = tempfile::NamedTempFile::new().map_err(harness("no temporary file"))?;
+    fs::write(place.path(), config.to_string()).map_err(harness("cannot write a config"))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pcidp"));
+    command.args(["generate", "manifests", "--config-file"]).arg(place.path()).args(arguments);
+    let output = command.output().map_err(harness("cannot start pcidp"))?;
+    must(output.status.success(), String::from_utf8_lossy(&output.stderr))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs the plugin as the shipped manifests say, on the host `demo`.
@@ -66,7 +78,12 @@ pub(crate) fn serve(node: &Node, manifests: &str) -> Outcome {
     }
     remove(node)?;
     node.apply(manifests)?;
-    fs::write(kept, manifests).map_err(harness("cannot write into the node"))
+    keep(node, manifests)
+}
+
+/// Remembers what runs.
+pub(crate) fn keep(node: &Node, manifests: &str) -> Outcome {
+    fs::write(node.at("/run/cluster/plugin.yaml"), manifests).map_err(harness("cannot write into the node"))
 }
 
 /// Ends the plugin, whichever it is, and waits until the node offers nothing.

@@ -40,7 +40,13 @@ pub(crate) fn network(name: &str, resource: &str) -> Value {
         "apiVersion": "k8s.cni.cncf.io/v1",
         "kind": "NetworkAttachmentDefinition",
         "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/resourceName": resource}},
-        "spec": {"config": json!({"cniVersion": "1.0.0", "name": name, "type": "host-device"}).to_string()},
+        "spec": {"config": json!({
+            "cniVersion": "1.0.0",
+            "name": name,
+            "type": "host-device",
+            // Without it Multus calls the id of a subfunction a PCI address, and it is not found.
+            "capabilities": {"deviceID": true},
+        }).to_string()},
     })
 }
 

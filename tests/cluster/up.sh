@@ -52,6 +52,9 @@ start apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --secure-por
 cp /usr/lib/cni/* cni/bin/
 # Debian's host-device is too old to find every netdev by its device.
 cp "$bin/multus" "$bin/host-device" cni/bin/
+# SR-IOV CNI asks a PF over netlink, and the PFs here are no PFs. In its place stands what moves a netdev alike, so that
+# networks can be applied as they ship.
+ln -sf host-device cni/bin/sriov
 # Not a list of plugins: of those, Multus 4.2 remembers nothing but the types until the pod ends, and removes nothing.
 cat > cni/conf/10-bridge.conf <<K
 {"cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": "pods0", "isGateway": true,
@@ -109,6 +112,7 @@ volumePluginDir: $R/volume-plugins
 syncFrequency: 5s
 nodeStatusUpdateFrequency: 1s
 featureGates: {KubeletPodResourcesGet: true}
+${KUBELET:-}
 K
 # Kept, so that a test can start a killed kubelet again.
 cat > kubelet.sh <<K

@@ -357,7 +357,7 @@ fn tool(name: &str) -> Option<PathBuf> {
         .join("cluster");
     let cached = || {
         let directories = fs::read_dir(cache).ok()?.flatten();
-        directories.map(|entry| entry.path().join(name)).find(|path| path.is_file())
+        directories.map(|entry| entry.path().join("bin").join(name)).find(|path| path.is_file())
     };
     let found = named.or(on_path).or_else(cached);
     if found.is_none() {

@@ -195,7 +195,7 @@ fn broken_functions_are_noted_once_and_leave_the_others_alone() {
             "/sys/bus/pci/devices/0000:00:04.0/vendor",
             "/sys/bus/pci/devices/0000:00:05.0/class",
             "/sys/bus/pci/devices/0000:00:06.0/class",
-            "/sys/bus/pci/devices/0000:99:00.0/class",
+            "/sys/bus/pci/devices/0000:99:00.0",
             "/sys/bus/pci/devices/not-a-device",
         ]
     );

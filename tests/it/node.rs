@@ -232,13 +232,11 @@ fn run(
     look_again: &Arc<Notify>,
 ) -> (Option<oneshot::Sender<()>>, JoinHandle<Result<(), RunError>>) {
     let options = daemon::Options {
-        host: host.clone(),
-        config: config.clone(),
-        device_plugin_directory: directory.to_owned(),
         device_info: DeviceInfoDirectory::new(directory.join("devinfo")),
         cdi: cdi.map(|mode| CdiDirectory::new(directory.join("cdi"), mode)),
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(look_again),
+        ..daemon::Options::new(host.clone(), config.clone(), directory)
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let plugin = tokio::spawn(daemon::run(options, async {

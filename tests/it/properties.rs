@@ -43,6 +43,7 @@ impl Vf {
                     address: pf,
                     names: vec![format!("pf{}", self.pf)],
                     link_type: None,
+                    link: None,
                 }),
                 index: Some(self.index),
             },

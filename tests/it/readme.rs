@@ -78,7 +78,7 @@ fn every_file_that_the_readme_names_is_there() {
 fn bare() -> Device {
     let pf: PciAddress = "0000:70:00.0".parse().unwrap();
     let address: PciAddress = "0000:70:01.0".parse().unwrap();
-    let pf = PhysicalFunction { address: pf, names: Vec::new(), link_type: None };
+    let pf = PhysicalFunction { address: pf, names: Vec::new(), link_type: None, link: None };
     let function = Function::Virtual { pf: pf.into(), index: Some(0) };
     let ids = ("8086".parse().unwrap(), "1889".parse().unwrap());
     Device::bare(DeviceId::from(address), address, ids, "020000".parse().unwrap(), function)
@@ -117,6 +117,7 @@ fn kinds() -> Vec<(&'static str, &'static str, Device)> {
                 address: "0000:70:00.0".parse().unwrap(),
                 names: Vec::new(),
                 link_type: None,
+                link: None,
             }
             .into(),
             index: Some(1),

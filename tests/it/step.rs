@@ -1,6 +1,6 @@
 //! What holds for every life of the plugin: the pure step, played against a small world of events.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use pcidp::daemon::{AFTER_LOSS, Action, Event, State, step};
 use pcidp::host::{Wanted, scan};
 use pcidp::kubelet::SocketIdentity;
 use pcidp::model::{Device, Inventory};
+use pcidp::pool::Held;
 use proptest::prelude::*;
 
 use crate::machine::config;
@@ -125,11 +126,22 @@ impl World {
 
     fn take(&mut self, event: Event) {
         let before = std::mem::replace(&mut self.state, State::new(Config::default()));
-        let (state, actions) = step(before, event);
+        let (state, actions) = step(before, event, self.now);
         self.state = state;
+        let mut asked = false;
         for action in actions {
             let (pool, epoch, after) = match &action {
                 Action::Take(_) => continue,
+                Action::AskHolders => {
+                    asked = true;
+                    continue;
+                }
+                Action::WakeAt(time) => {
+                    self.open.retain(|(_, action)| !matches!(action, Action::WakeAt(_)));
+                    self.open.push((*time, action));
+                    continue;
+                }
+                Action::Close(pool) => panic!("pool {pool} is in the config"),
                 Action::Publish(pool, list) => {
                     self.published[*pool] = list.iter().map(|device| device.id.clone()).collect();
                     continue;
@@ -146,8 +158,11 @@ impl World {
             self.epochs[pool] = epoch;
             self.open.push((self.now + after, action));
         }
+        if asked {
+            return self.take(Event::Held(Held::Known(BTreeMap::new())));
+        }
         for (pool, published) in self.published.iter().enumerate() {
-            let assigned: Vec<String> = match self.state.pools().pools.get(pool) {
+            let assigned: Vec<String> = match self.state.pool(pool) {
                 Some(pool) => pool.members.iter().map(|member| member.device.id.to_string()).collect(),
                 None => Vec::new(),
             };
@@ -158,7 +173,7 @@ impl World {
     /// Takes an event that must have no effect.
     fn take_late(&mut self, event: Event) {
         let before = format!("{:?}", self.state);
-        let (state, actions) = step(self.state.clone(), event.clone());
+        let (state, actions) = step(self.state.clone(), event.clone(), self.now);
         assert!(actions.is_empty(), "{event:?} had {actions:?}");
         assert_eq!(format!("{state:?}"), before, "{event:?} changed the state");
     }
@@ -199,7 +214,8 @@ impl World {
                     false => self.take_late(due),
                 }
             }
-            Action::Take(_) | Action::Publish(..) => {}
+            Action::WakeAt(_) => self.take(Event::Woken),
+            Action::Take(_) | Action::Publish(..) | Action::AskHolders | Action::Close(_) => {}
         }
     }
 

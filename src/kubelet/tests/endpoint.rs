@@ -226,7 +226,8 @@ async fn options_are_those_of_the_pool() {
     }
 }
 
-#[tokio::test]
+// The call holds the thread that it runs on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn at_shutdown_streams_end_and_a_call_in_flight_finishes() {
     let directory = tempfile::tempdir().unwrap();
     let (came, has_come) = oneshot::channel();

@@ -1,6 +1,6 @@
 //! The manifests as they ship: what they may, and what they may not.
 
-use crate::node::Node;
+use crate::node::{Node, root};
 use crate::outcome::{Outcome, must, same};
 use crate::{plugin, pods};
 
@@ -45,6 +45,18 @@ pub(crate) fn pod_security_objects_to_nothing_but_host_network_and_host_paths(no
         must(objections[0].contains(known), format!("an objection to {known}: {}", objections[0]))?;
     }
     Ok(())
+}
+
+pub(crate) fn the_api_server_takes_every_overlay(node: &Node) -> Outcome {
+    let overlays = root().join("deployments/kustomize/overlays");
+    node.apply("{apiVersion: v1, kind: Namespace, metadata: {name: pcidp-system}}")?;
+    let names = node.shell(&format!("ls '{}'", overlays.display()))?;
+    must(names.lines().count() >= 3, format!("overlays: {names}"))?;
+    for name in names.lines() {
+        let said = node.kubectl(&format!("apply --dry-run=server -k {}/{name}", overlays.display()))?;
+        must(said.contains("daemonset.apps/kube-sriov-device-plugin"), format!("{name}: {said}"))?;
+    }
+    node.kubectl("delete namespace pcidp-system --wait=false").map(drop)
 }
 
 pub(crate) fn a_node_made_after_the_plugin_started_is_handed_over_all_the_same(node: &Node) -> Outcome {
