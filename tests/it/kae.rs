@@ -208,7 +208,7 @@ async fn engines_without_an_smmu_are_handed_out_unless_the_pool_refuses() {
     assert_eq!(only(&crate::node::host("kunpeng-920"), &format!(r#"{HPRE},"allowNoIommu":false"#)).len(), 3);
 }
 
-// KAE-06, HLT-06
+// KAE-06, KAE-09, HLT-06
 #[tokio::test]
 async fn an_isolated_engine_is_unhealthy_with_its_vfs_until_it_is_not() {
     let host = host("kunpeng-920-isolated");
