@@ -5,6 +5,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use pcidp::host::HostRoot;
+use pcidp::host::netlink::EswitchMode;
+
 use super::machine::{PF0, PF1, SHARED, VIRTIO, names, pcidp, write};
 use super::node::{Node, node_of};
 use super::pools::{group, open_vfio};
@@ -16,6 +19,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario!(Software, rdma_devices_open_and_keep_their_place_when_they_move_into_a_pod),
     scenario!(Software, a_vdpa_device_of_a_function_opens),
     scenario!(Software, subfunctions_are_selected_by_their_number),
+    scenario!(Software, devlink_is_read_as_the_kernel_writes_it),
 ];
 
 fn one_owner_opens_a_shared_group(machine: &Machine) -> Outcome {
@@ -177,4 +181,24 @@ fn subfunctions_are_selected_by_their_number(machine: &Machine) -> Outcome {
     let answer = node.allocate("sf", &["mlx5_core.sf.5"]).unwrap();
     assert_eq!(answer.envs["PCIDEVICE_EXAMPLE_COM_SF"], "mlx5_core.sf.5");
     machine.unload("auxsim")
+}
+
+fn devlink_is_read_as_the_kernel_writes_it(machine: &Machine) -> Outcome {
+    const DEVICE: &str = "netdevsim/netdevsim11";
+    machine.load("netdevsim")?;
+    write("/sys/bus/netdevsim/new_device", "11 1")?;
+    write("/sys/bus/netdevsim/devices/netdevsim11/sriov_numvfs", "1")?;
+    let host = HostRoot::live();
+    let versions: Vec<(String, String)> = host.netlink().versions(DEVICE).unwrap().into_iter().collect();
+    assert_eq!(versions, [("fw.mgmt".to_owned(), "10.20.30".to_owned())]);
+    for (mode, name) in [(EswitchMode::Switchdev, "switchdev"), (EswitchMode::Legacy, "legacy")] {
+        machine.run("/sbin/devlink", &format!("dev eswitch set {DEVICE} mode {name}"))?;
+        assert_eq!(host.netlink().eswitch_mode(DEVICE).unwrap(), Some(mode));
+    }
+    // It has parameters, and not this one.
+    assert_eq!(host.netlink().enables_rdma(DEVICE).unwrap(), None);
+    // A function without devlink, as most are.
+    assert!(host.netlink().versions(&format!("pci/{PF0}")).unwrap().is_empty());
+    assert_eq!(host.netlink().eswitch_mode(&format!("pci/{PF0}")).unwrap(), None);
+    write("/sys/bus/netdevsim/del_device", "11")
 }
