@@ -156,7 +156,7 @@ struct Daemon {
     looking: Option<bool>,
     notes: Vec<Note>,
     /// The text of the last config that was read, good or bad.
-    text: Option<String>,
+    text: String,
     /// What running containers were given has been made again.
     restored: bool,
 }
@@ -194,7 +194,7 @@ impl Daemon {
             wake_at: None,
             looking: None,
             notes: Vec::new(),
-            text: options.source.as_ref().and_then(|source| Some(source.load().ok()?.text)),
+            text: options.text.clone(),
             restored: false,
             options,
             post,
@@ -218,6 +218,7 @@ impl Daemon {
             let outputs = Outputs {
                 device_info: self.options.device_info.clone(),
                 cdi: self.options.cdi.clone(),
+                kubelet: self.options.device_plugin_directory.clone(),
                 views: filtered.then(|| views.clone()),
             };
             let served = self.served.entry(number).or_insert_with(|| {
@@ -271,7 +272,7 @@ impl Daemon {
         let (host, post, known) = (self.options.host.clone(), self.post.clone(), self.text.clone());
         let held = self.state.held().clone();
         tokio::task::spawn_blocking(move || match source.load() {
-            Ok(loaded) if known.as_deref() == Some(loaded.text.as_str()) => {
+            Ok(loaded) if known == loaded.text => {
                 if asked {
                     tracing::info!(config = %source, "read again; it is the same");
                 }
@@ -305,7 +306,7 @@ impl Daemon {
                 }
             }
             Message::Read(loaded, inventory) => {
-                if self.text.as_ref() == Some(&loaded.text) {
+                if self.text == loaded.text {
                     return;
                 }
                 loaded.tell();
@@ -315,7 +316,7 @@ impl Daemon {
                     "new config"
                 );
                 let config = over(loaded.checked.config, self.state.config());
-                self.text = Some(loaded.text);
+                self.text = loaded.text;
                 self.wanted = Arc::new(Wanted::of(&config));
                 self.generation += 1;
                 self.tell_notes(&inventory);
