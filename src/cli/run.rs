@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
     let kubelet = &arguments.kubelet_root_dir;
     let options = daemon::Options {
         source: Some(source),
+        text: loaded.text,
         manner: match arguments.registration {
             Registration::Watcher => daemon::Manner::Watcher(kubelet.join("plugins_registry")),
             Registration::Auto | Registration::Direct => daemon::Manner::Direct,

@@ -4,6 +4,7 @@ mod cdi;
 mod device_info;
 mod endpoint;
 mod files;
+mod holders;
 mod link;
 mod options;
 mod pace;

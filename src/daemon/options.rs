@@ -25,6 +25,8 @@ pub struct Options {
     pub config: Config,
     /// Where another config may come from.
     pub source: Option<ConfigSource>,
+    /// The text from which the config was read.
+    pub text: String,
     /// Where the kubelet listens, and where the pools' sockets go.
     pub device_plugin_directory: PathBuf,
     /// How the kubelet learns of pools.
@@ -50,6 +52,7 @@ impl Options {
             host,
             config,
             source: None,
+            text: String::new(),
             device_plugin_directory: device_plugin_directory.into(),
             manner: Manner::Direct,
             podresources: None,

@@ -1,6 +1,6 @@
 //! Does what [`step`] says.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::endpoint::Endpoint;
+use super::holders;
 use super::pace::Pace;
 use super::registrar::{Announcement, Registrar, Told};
 use super::source::{ConfigWatch, Loaded, over};
 use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
 use crate::config::{Config, PoolConfig, UacceView};
 use crate::host::{HostRoot, Wanted, Watch, scan};
-use crate::kubelet::{self, DeviceList, Holding, Instance, KUBELET_SOCKET, Pool as _, SocketWatch};
+use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketWatch};
 use crate::model::{DeviceId, Inventory, Note, ResourceName};
 use crate::pool::{Held, Pool};
 
@@ -155,7 +156,7 @@ struct Daemon {
     looking: Option<bool>,
     notes: Vec<Note>,
     /// The text of the last config that was read, good or bad.
-    text: Option<String>,
+    text: String,
     /// What running containers were given has been made again.
     restored: bool,
 }
@@ -193,7 +194,7 @@ impl Daemon {
             wake_at: None,
             looking: None,
             notes: Vec::new(),
-            text: options.source.as_ref().and_then(|source| Some(source.load().ok()?.text)),
+            text: options.text.clone(),
             restored: false,
             options,
             post,
@@ -217,6 +218,7 @@ impl Daemon {
             let outputs = Outputs {
                 device_info: self.options.device_info.clone(),
                 cdi: self.options.cdi.clone(),
+                kubelet: self.options.device_plugin_directory.clone(),
                 views: filtered.then(|| views.clone()),
             };
             let served = self.served.entry(number).or_insert_with(|| {
@@ -270,7 +272,7 @@ impl Daemon {
         let (host, post, known) = (self.options.host.clone(), self.post.clone(), self.text.clone());
         let held = self.state.held().clone();
         tokio::task::spawn_blocking(move || match source.load() {
-            Ok(loaded) if known.as_deref() == Some(loaded.text.as_str()) => {
+            Ok(loaded) if known == loaded.text => {
                 if asked {
                     tracing::info!(config = %source, "read again; it is the same");
                 }
@@ -297,13 +299,14 @@ impl Daemon {
                 if generation == self.generation {
                     self.tell_notes(&inventory);
                     self.take(Event::Scanned(inventory));
+                    self.keep_cdi_devices();
                 }
                 if again || generation != self.generation {
                     self.look();
                 }
             }
             Message::Read(loaded, inventory) => {
-                if self.text.as_ref() == Some(&loaded.text) {
+                if self.text == loaded.text {
                     return;
                 }
                 loaded.tell();
@@ -313,7 +316,7 @@ impl Daemon {
                     "new config"
                 );
                 let config = over(loaded.checked.config, self.state.config());
-                self.text = Some(loaded.text);
+                self.text = loaded.text;
                 self.wanted = Arc::new(Wanted::of(&config));
                 self.generation += 1;
                 self.tell_notes(&inventory);
@@ -335,11 +338,17 @@ impl Daemon {
             self.wake_at = None;
             self.serve_pools();
         }
+        let is_other = actions.iter().any(|action| matches!(action, Action::Take(_) | Action::Close(_)));
         for action in actions {
             self.act(action);
         }
         if let Some(Held::Known(held)) = held {
-            self.tell_held(&held);
+            for (resource, service) in self.pools() {
+                service.hold(&holders::ids_of(&held, resource));
+            }
+        }
+        if is_other {
+            self.keep_cdi_devices();
         }
     }
 
@@ -398,7 +407,7 @@ impl Daemon {
             // At the start, nothing must be waited for.
             let holdings = kubelet::holdings_from_checkpoint(&directory);
             let held = match &holdings {
-                Ok(holdings) => held_by(holdings.iter().flat_map(|holding| {
+                Ok(holdings) => holders::held_by(holdings.iter().flat_map(|holding| {
                     holding.ids.iter().map(|id| (holding.resource.as_str(), id.as_str()))
                 })),
                 Err(error) => {
@@ -407,7 +416,7 @@ impl Daemon {
                 }
             };
             self.take(Event::Held(held));
-            self.restore(&holdings.unwrap_or_default());
+            holders::restore(&holdings.unwrap_or_default(), self.pools(), &directory);
         }
         let (socket, post) = (self.options.podresources.clone(), self.post.clone());
         tokio::spawn(async move {
@@ -422,7 +431,7 @@ impl Daemon {
                 None => kubelet::holders_from_checkpoint(&directory),
             };
             let held = match &holders {
-                Ok(holders) => held_by(holders.iter().flat_map(|(resource, holders)| {
+                Ok(holders) => holders::held_by(holders.iter().flat_map(|(resource, holders)| {
                     holders.keys().map(|id| (resource.as_str(), id.as_str()))
                 })),
                 Err(error) => {
@@ -434,27 +443,15 @@ impl Daemon {
         });
     }
 
-    /// Each pool learns which of its devices pods hold.
-    fn tell_held(&self, held: &BTreeMap<String, String>) {
-        for served in self.served.values() {
-            let resource = served.resource.to_string();
-            let ids = held.iter().filter(|(_, holder)| **holder == resource).map(|(id, _)| id.clone());
-            served.service.hold(&ids.collect::<BTreeSet<_>>());
+    fn keep_cdi_devices(&self) {
+        if let Some(cdi) = &self.options.cdi {
+            let pools: Vec<_> = self.pools().collect();
+            holders::keep_cdi_devices(cdi, &self.options.device_plugin_directory, &pools);
         }
     }
 
-    /// After the first scan: running containers keep what they were given, also when a reboot has emptied `/var/run`. The
-    /// kubelet does not ask again for them.
-    fn restore(&self, holdings: &[Holding]) {
-        for holding in holdings {
-            let served = self.served.values().find(|served| served.resource.to_string() == holding.resource);
-            if let Some(served) = served {
-                served.service.restore(&holding.ids);
-            }
-        }
-        let plain = |holding: &Holding| holding.ids.iter().map(|id| plain(id).to_owned()).collect();
-        let kept: Vec<Vec<String>> = holdings.iter().map(plain).collect();
-        UacceViews::new(&self.options.device_plugin_directory).keep_only(&kept);
+    fn pools(&self) -> impl Iterator<Item = (&ResourceName, &PoolService)> {
+        self.served.values().map(|served| (&served.resource, &*served.service))
     }
 
     fn bind(&mut self, pool: usize) -> bool {
@@ -560,13 +557,4 @@ fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>) -> Serv
         announcement: None,
         siblings: HashMap::new(),
     }
-}
-
-/// A device's own id; where it is shared, the kubelet knows several, `<id>::<k>`.
-fn plain(id: &str) -> &str {
-    id.split_once("::").map_or(id, |(id, _)| id)
-}
-
-fn held_by<'a>(holdings: impl Iterator<Item = (&'a str, &'a str)>) -> Held {
-    Held::Known(holdings.map(|(resource, id)| (plain(id).to_owned(), resource.to_owned())).collect())
 }

@@ -1,15 +1,15 @@
 //! What an endpoint asks of its pool.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
-use crate::handout::{Manner, SharedNodes, handout};
+use crate::handout::{Manner, SharedNodes, handout, nodes};
 use crate::host::{self, HostRoot};
-use crate::kubelet::{PluginOptions, Refusal};
-use crate::model::{Device, Handout, Health, Mount};
+use crate::kubelet::{self, Holding, PluginOptions, Refusal};
+use crate::model::{Device, DeviceNode, Handout, Health, Mount};
 use crate::pool::{Freed, Member, Pool, Warning, health, prefer, warnings};
 
 /// Where a pool writes what others read.
@@ -19,6 +19,8 @@ pub struct Outputs {
     pub device_info: DeviceInfoDirectory,
     /// CDI specs, where devices are handed over through CDI.
     pub cdi: Option<CdiDirectory>,
+    /// The kubelet's directory of sockets, whose checkpoint says what containers were given.
+    pub kubelet: PathBuf,
     /// Views of `/sys/class/uacce`, where containers see their own engines only.
     pub views: Option<UacceViews>,
 }
@@ -69,6 +71,19 @@ impl PoolService {
             tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
         }
         *self.pool.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pool);
+    }
+
+    /// Whether a device is in this pool.
+    pub fn has(&self, id: &str) -> bool {
+        self.pool().of_device(id).is_some()
+    }
+
+    /// The nodes of a device of this pool as they are now.
+    pub fn nodes(&self, id: &str) -> Option<Vec<DeviceNode>> {
+        let pool = self.pool();
+        let member = pool.member(id)?;
+        let device = host::refresh(&self.host, &member.device).ok()?;
+        Some(nodes(&pool.config, &device, pool.selector(member), self.shared_nodes(&pool)))
     }
 
     /// Containers hold exactly these ids of the pool now. A device that they held before and do not any more has just
@@ -224,6 +239,30 @@ impl PoolService {
     }
 }
 
+impl PoolService {
+    /// Whether the nodes that a container was given are those of its devices still. The kubelet gives them again whenever it
+    /// starts the container, and does not ask; a number of a group may be another device's by then.
+    fn still_has(&self, pool: &Pool, ids: &[String], nodes: &BTreeSet<String>) -> Result<(), Refusal> {
+        let resource = pool.config.resource.to_string();
+        // Where it is not known what a container was given, there is nothing to compare.
+        let Ok(holdings) = kubelet::holdings_from_checkpoint(&self.outputs().kubelet) else { return Ok(()) };
+        let is_it = |holding: &&Holding| {
+            holding.resource == resource && ids.iter().all(|id| holding.ids.contains(id))
+        };
+        let Some(holding) = holdings.iter().find(is_it) else { return Ok(()) };
+        match holding.nodes.iter().find(|node| !nodes.contains(*node)) {
+            None => Ok(()),
+            Some(node) => Err(Refusal::NotReady {
+                id: ids.join(","),
+                reason: format!(
+                    "the container was given {node}, which is not its device's any more; delete the pod, and its \
+                     successor gets the right one"
+                ),
+            }),
+        }
+    }
+}
+
 impl crate::kubelet::Pool for PoolService {
     fn options(&self) -> PluginOptions {
         let config = &self.pool().config;
@@ -283,10 +322,14 @@ impl crate::kubelet::Pool for PoolService {
 
     fn pre_start(&self, ids: &[String]) -> Result<(), Refusal> {
         let pool = self.pool();
+        let shared = self.shared_nodes(&pool);
+        let mut nodes = BTreeSet::new();
         for member in Self::members(&pool, ids)? {
-            self.current(&pool, member)?;
+            let device = self.current(&pool, member)?;
+            let now = crate::handout::nodes(&pool.config, &device, pool.selector(member), shared);
+            nodes.extend(now.into_iter().map(|node| node.host));
         }
-        Ok(())
+        self.still_has(&pool, ids, &nodes)
     }
 }
 

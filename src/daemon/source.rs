@@ -204,10 +204,9 @@ impl ConfigWatch {
                 None
             }
         };
+        // The first tick is at once: what changed since the config was read must not be missed.
         let mut tick = interval(if watcher.is_some() { SLOW_LOOK } else { QUICK_LOOK });
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is at once.
-        tick.reset();
         Self { hint, tick, _watcher: watcher }
     }
 

@@ -73,6 +73,16 @@ pub fn device_name(resource: &ResourceName, id: &DeviceId) -> String {
     format!("{}={id}", kind(resource))
 }
 
+/// Begins the file names of specs for devices of a pool under kinds that the pool has not, but running containers name.
+pub fn kept_prefix(resource: &ResourceName) -> String {
+    format!("pcidp-kept-{}=", kind(resource).replace('/', "_"))
+}
+
+/// File name of the spec for such a kind.
+pub fn kept_file_name(resource: &ResourceName, kind: &str) -> String {
+    format!("{}{}.json", kept_prefix(resource), kind.replace('/', "_"))
+}
+
 /// File name of a pool's spec.
 pub fn file_name(resource: &ResourceName) -> String {
     format!("pcidp-{}.json", kind(resource).replace('/', "_"))
@@ -81,6 +91,11 @@ pub fn file_name(resource: &ResourceName) -> String {
 /// The spec of a pool; nothing where no device has a node, for a spec without devices, or with one without edits, is
 /// refused as a whole.
 pub fn spec(resource: &ResourceName, devices: &[(DeviceId, Vec<DeviceNode>)]) -> Option<String> {
+    spec_of_kind(kind(resource), devices)
+}
+
+/// The same for any kind: one that running containers were given by another plugin, or for a pool of another name.
+pub fn spec_of_kind(kind: String, devices: &[(DeviceId, Vec<DeviceNode>)]) -> Option<String> {
     let devices: Vec<Device<'_>> = devices
         .iter()
         .filter(|(_, nodes)| !nodes.is_empty())
@@ -89,7 +104,7 @@ pub fn spec(resource: &ResourceName, devices: &[(DeviceId, Vec<DeviceNode>)]) ->
             container_edits: Edits { device_nodes: nodes.iter().map(Node::from).collect() },
         })
         .collect();
-    let spec = Spec { cdi_version: VERSION, kind: kind(resource), devices };
+    let spec = Spec { cdi_version: VERSION, kind, devices };
     (!spec.devices.is_empty()).then(|| serde_json::json!(spec).to_string())
 }
 

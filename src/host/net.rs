@@ -1,6 +1,5 @@
 //! The netdevs of a PCI function.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
@@ -11,49 +10,25 @@ use crate::model::{LinkState, LinkType, Netdev};
 
 /// The interfaces as netlink told them when the pass began.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Links {
     links: HashMap<String, Link>,
     names: HashMap<u32, String>,
 }
 
-impl Told {
+impl Links {
     pub(super) fn new(links: Vec<Link>) -> Self {
         let names = links.iter().map(|link| (link.index, link.name.clone())).collect();
         let links = links.into_iter().map(|link| (link.name.clone(), link)).collect();
         Self { links, names }
     }
-}
 
-/// The same, and the interfaces that were renamed since.
-#[derive(Debug)]
-pub(super) struct Links<'a> {
-    told: &'a Told,
-    /// New names, with the earlier ones.
-    renamed: RefCell<HashMap<String, String>>,
-}
-
-impl<'a> Links<'a> {
-    pub(super) fn new(told: &'a Told) -> Self {
-        Self { told, renamed: RefCell::default() }
-    }
-
-    /// What netlink told of a netdev. One that was renamed since is found by its index.
-    fn told_of(&self, function: &Directory<'_>, place: &str, name: &str) -> Option<&Link> {
-        if let Some(known) = self.told.links.get(name) {
-            return Some(known);
-        }
-        if self.told.names.is_empty() {
+    /// The name under which netlink told a netdev, where it was renamed since: its index is still the same.
+    fn earlier_name(&self, function: &Directory<'_>, place: &str, name: &str) -> Option<&String> {
+        if self.names.is_empty() || self.links.contains_key(name) {
             return None;
         }
-        let index: u32 = function.read(&format!("{place}/{name}/ifindex")).ok()?.parse().ok()?;
-        let earlier = self.told.names.get(&index)?;
-        self.renamed.borrow_mut().insert(name.to_owned(), earlier.clone());
-        self.told.links.get(earlier)
-    }
-
-    /// The name under which netlink told a netdev that has been read.
-    pub(super) fn told_as(&self, name: &str) -> String {
-        self.renamed.borrow().get(name).map_or(name, String::as_str).to_owned()
+        let index = function.read(&format!("{place}/{name}/ifindex")).ok()?.parse().ok()?;
+        self.names.get(&index)
     }
 }
 
@@ -64,6 +39,8 @@ pub(super) struct Netdevs {
     pub(super) own: Vec<Netdev>,
     /// Those that stand for its VFs and SFs in switchdev mode. One that came back from a pod can have any name.
     pub(super) representors: Vec<Netdev>,
+    /// Names that netdevs have got since netlink told of them, with the earlier ones.
+    pub(super) renamed: Vec<(String, String)>,
 }
 
 /// Reads all netdevs of a function: in `net/`, and below a virtio device, where a driver put one between.
@@ -72,54 +49,65 @@ pub(super) struct Netdevs {
 pub(super) fn of_function(
     function: &Directory<'_>,
     wanted: WantedNetdevs,
-    links: &Links<'_>,
+    links: &Links,
     is_legacy: impl FnOnce() -> bool,
 ) -> io::Result<Netdevs> {
-    let mut netdevs = Vec::new();
+    let mut reader = Reader { function, wanted, links, netdevs: Vec::new(), renamed: Vec::new() };
     for entry in function.entries() {
         match entry.as_str() {
-            "net" => read(function, "net", (wanted, links), &mut netdevs)?,
+            "net" => reader.read("net")?,
             virtio if is_numbered(virtio, "virtio") => {
-                read(function, &format!("{virtio}/net"), (wanted, links), &mut netdevs)?;
+                reader.read(&format!("{virtio}/net"))?;
             }
             vdpa if is_numbered(vdpa, "vdpa") => {
                 for virtio in list(function, vdpa)?.iter().filter(|entry| is_numbered(entry, "virtio")) {
-                    read(function, &format!("{vdpa}/{virtio}/net"), (wanted, links), &mut netdevs)?;
+                    reader.read(&format!("{vdpa}/{virtio}/net"))?;
                 }
             }
             _ => {}
         }
     }
+    let Reader { netdevs, renamed, .. } = reader;
     let represents = |netdev: &Netdev| netdev.port_name.as_deref().is_some_and(is_representor);
-    match netdevs.iter().any(represents) && is_legacy() {
-        true => Ok(Netdevs { own: netdevs, representors: Vec::new() }),
-        false => Ok(without_representors(netdevs)),
-    }
+    let found = match netdevs.iter().any(represents) && is_legacy() {
+        true => Netdevs { own: netdevs, ..Netdevs::default() },
+        false => without_representors(netdevs),
+    };
+    Ok(Netdevs { renamed, ..found })
 }
 
-fn read(
-    function: &Directory<'_>,
-    place: &str,
-    (wanted, links): (WantedNetdevs, &Links<'_>),
-    netdevs: &mut Vec<Netdev>,
-) -> io::Result<()> {
-    let names = list(function, place)?;
-    netdevs.reserve_exact(names.len());
-    for name in names {
-        let attribute = |wanted: bool, attribute: &str| {
-            wanted.then(|| function.read(&format!("{place}/{name}/{attribute}")).ok()).flatten()
-        };
-        let told = links.told_of(function, place, &name);
-        let link = told.filter(|_| wanted.link).map(|link| LinkState { up: link.up, carrier: link.carrier });
-        netdevs.push(Netdev {
-            alternative_names: told.map(|link| link.alternative_names.clone()).unwrap_or_default(),
-            link,
-            link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
-            port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
-            name,
-        });
+struct Reader<'a> {
+    function: &'a Directory<'a>,
+    wanted: WantedNetdevs,
+    links: &'a Links,
+    netdevs: Vec<Netdev>,
+    renamed: Vec<(String, String)>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, place: &str) -> io::Result<()> {
+        let Self { function, wanted, links, netdevs, renamed } = self;
+        let names = list(function, place)?;
+        netdevs.reserve_exact(names.len());
+        for name in names {
+            let attribute = |wanted: bool, attribute: &str| {
+                wanted.then(|| function.read(&format!("{place}/{name}/{attribute}")).ok()).flatten()
+            };
+            let earlier = links.earlier_name(function, place, &name);
+            renamed.extend(earlier.map(|earlier| (name.clone(), earlier.clone())));
+            let told = links.links.get(earlier.unwrap_or(&name));
+            netdevs.push(Netdev {
+                alternative_names: told.map(|link| link.alternative_names.clone()).unwrap_or_default(),
+                link: told
+                    .filter(|_| wanted.link)
+                    .map(|link| LinkState { up: link.up, carrier: link.carrier }),
+                link_type: attribute(wanted.link_type, "type").and_then(|number| link_type(&number)),
+                port_name: attribute(wanted.port_name, "phys_port_name").filter(|port| !port.is_empty()),
+                name,
+            });
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The names in a directory that need not exist: a netdev may have gone into a pod with its directory.
@@ -152,7 +140,7 @@ fn without_representors(netdevs: Vec<Netdev>) -> Netdevs {
     if own.iter().any(uplink) {
         own.retain(uplink);
     }
-    Netdevs { own, representors }
+    Netdevs { own, representors, renamed: Vec::new() }
 }
 
 /// Whether a port name is that of a local VF (`pf0vf3`) or SF (`pf0sf3`); one of another controller begins with `c`.

@@ -73,11 +73,12 @@ impl Parent {
         host: &HostRoot,
         address: PciAddress,
         wanted: WantedNetdevs,
-        (links, devlink): (&net::Links<'_>, &Devlink<'_>),
+        (links, devlink): (&net::Links, &Devlink<'_>),
         note: &mut dyn FnMut(Note),
     ) -> Self {
         let mut function = PhysicalFunction { address, names: Vec::new(), link_type: None, link: None };
-        let (mut indexes, mut representors, mut has_rdma) = (HashMap::new(), Vec::new(), false);
+        let (mut indexes, mut representors) = (HashMap::new(), Vec::new());
+        let mut has_rdma = false;
         let path = directory(address);
         match host.enter(&path).and_then(|directory| {
             for (entry, index) in
@@ -93,7 +94,7 @@ impl Parent {
             has_rdma = directory.has("infiniband");
             net::of_function(&directory, wanted, links, || devlink.is_legacy(address))
         }) {
-            Ok(net::Netdevs { own, representors: others }) => {
+            Ok(net::Netdevs { own, representors: others, .. }) => {
                 function.link = LinkState::of(&own);
                 function.link_type = own.iter().find_map(|netdev| netdev.link_type);
                 let names = own

@@ -62,7 +62,8 @@ pub fn scan(host: &HostRoot, wanted: &Wanted) -> Inventory {
             }
         }
     }
-    Inventory::new(devices, scan.into_notes())
+    scan.notes.extend(scan.devlink.into_notes());
+    Inventory::new(devices, scan.notes)
 }
 
 /// Reads one device anew, with what may have changed since a scan: driver, group, node numbers.
@@ -143,7 +144,7 @@ struct Common<'a> {
     host: &'a HostRoot,
     wanted: &'a Wanted,
     uplinks: Uplinks,
-    told: net::Told,
+    links: net::Links,
     notes: Vec<Note>,
 }
 
@@ -163,14 +164,13 @@ impl<'a> Common<'a> {
         });
         let uplinks = Uplinks::new(&links, &routes);
         notes.extend(uplinks.notes.iter().cloned());
-        Self { host, wanted, uplinks, told: net::Told::new(links), notes }
+        Self { host, wanted, uplinks, links: net::Links::new(links), notes }
     }
 }
 
 /// What one thread has read.
 struct Scan<'a> {
     common: &'a Common<'a>,
-    links: net::Links<'a>,
     devlink: Devlink<'a>,
     parents: HashMap<PciAddress, pci::Parent>,
     bridges: HashMap<String, Option<u32>>,
@@ -179,25 +179,14 @@ struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     fn new(common: &'a Common<'a>) -> Self {
-        Self {
-            common,
-            links: net::Links::new(&common.told),
-            devlink: Devlink::new(common.host),
-            parents: HashMap::new(),
-            bridges: HashMap::new(),
-            notes: Vec::new(),
-        }
+        let devlink = Devlink::new(common.host);
+        Self { common, devlink, parents: HashMap::new(), bridges: HashMap::new(), notes: Vec::new() }
     }
 
     fn all(mut self, names: &[String]) -> (Vec<Device>, Vec<Note>) {
         let devices = self.functions(names);
-        (devices, self.into_notes())
-    }
-
-    fn into_notes(self) -> Vec<Note> {
-        let mut notes = self.notes;
-        notes.extend(self.devlink.into_notes());
-        notes
+        self.notes.extend(self.devlink.into_notes());
+        (devices, self.notes)
     }
 
     fn functions(&mut self, names: &[String]) -> Vec<Device> {
@@ -275,21 +264,28 @@ impl<'a> Scan<'a> {
 
     /// Adds netdevs and handles, which lie in the device's own directory whatever its kind.
     fn finish(&mut self, mut device: Device, function: &Directory<'_>) -> Result<Device, Note> {
-        let Common { wanted, uplinks, .. } = self.common;
+        let Common { wanted, uplinks, links, .. } = self.common;
         let whole = |error: io::Error| note(function.path(), &error);
         // Only a PF has representors beside its own netdevs.
         let facts = wanted.netdevs(device.pf().is_some());
         let is_legacy = || self.devlink.is_legacy(device.address);
-        let netdevs = net::of_function(function, facts, &self.links, is_legacy);
-        device.netdevs = netdevs.map_err(whole)?.own;
-        let told = device.netdevs.iter().map(|netdev| self.links.told_as(&netdev.name));
-        device.default_route = told.filter_map(|name| uplinks.of(&name)).next().cloned().map(Box::new);
+        let net::Netdevs { own, renamed, .. } =
+            net::of_function(function, facts, links, is_legacy).map_err(whole)?;
+        device.netdevs = own;
+        let told_as = |name: &'_ String| {
+            renamed.iter().find(|(new, _)| new == name).map(|(_, earlier)| earlier.clone())
+        };
+        let route = device.netdevs.iter().find_map(|netdev| match told_as(&netdev.name) {
+            Some(earlier) => uplinks.of(&earlier),
+            None => uplinks.of(&netdev.name),
+        });
+        device.default_route = route.cloned().map(Box::new);
         handles(&mut device, function, wanted.handles()).map_err(whole)?;
         if wanted.handles().rdma && device.class.is_network() {
             self.find_moved_rdma(&mut device, function);
         }
         if wanted.ddp() && device.class.is_network() {
-            device.ddp_profile = self.devlink.profile(&device);
+            device.ddp_profile = self.devlink.profile(&device).map(String::into_boxed_str);
         }
         Ok(device)
     }
@@ -343,7 +339,7 @@ impl<'a> Scan<'a> {
 
     /// What the VFs and SFs of a PF need to know of it, read once.
     fn parent(&mut self, pf: PciAddress) -> &pci::Parent {
-        let Self { common: Common { host, wanted, .. }, links, devlink, notes, parents, .. } = self;
+        let Self { common: Common { host, wanted, links, .. }, devlink, notes, parents, .. } = self;
         parents.entry(pf).or_insert_with(|| {
             pci::Parent::read(host, pf, wanted.netdevs(false), (links, devlink), &mut |note| {
                 notes.push(note);

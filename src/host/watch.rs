@@ -72,8 +72,8 @@ impl Watch {
     /// Waits until the machine may have changed. Safe to cancel.
     pub async fn changed(&self) -> Seen {
         tokio::select! {
-            seen = hear(self.uevents.as_ref(), |datagram| uevent(datagram)) => seen,
-            seen = hear(self.routes.as_ref(), |datagram| rtnetlink(datagram)) => seen,
+            seen = hear(self.uevents.as_ref(), uevent) => seen,
+            seen = hear(self.routes.as_ref(), rtnetlink) => seen,
             () = nodes(self.nodes.as_ref()) => Seen::Changed,
         }
     }
@@ -136,8 +136,8 @@ pub fn uevent(datagram: &[u8]) -> Option<Seen> {
         // Queues of netdevs come by the hundred.
         _ => false,
     };
-    matters
-        .then(|| if matches!(action, "remove" | "unbind" | "offline") { Seen::Gone } else { Seen::Changed })
+    let seen = if matches!(action, "remove" | "unbind" | "offline") { Seen::Gone } else { Seen::Changed };
+    matters.then_some(seen)
 }
 
 /// Judges a datagram of rtnetlink: links but veths, and default routes.

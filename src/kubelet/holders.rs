@@ -5,9 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use prost::Message as _;
 use serde::Deserialize;
 use tonic::Code;
 
+use super::api::deviceplugin::ContainerAllocateResponse;
 use super::api::podresources::ListPodResourcesRequest;
 use super::api::podresources::pod_resources_lister_client::PodResourcesListerClient;
 use super::connection::{ConnectError, Connection};
@@ -129,6 +133,8 @@ struct Entry {
     /// By NUMA node, as text; -1 where there is none.
     #[serde(rename = "DeviceIDs")]
     device_ids: Option<BTreeMap<String, Option<Vec<String>>>>,
+    /// The plugin's answer, as protobuf in base64.
+    alloc_resp: Option<String>,
 }
 
 /// Devices of one resource that one container holds.
@@ -140,6 +146,11 @@ pub struct Holding {
     pub resource: String,
     /// The devices' ids.
     pub ids: Vec<String>,
+    /// Full names of the CDI devices that it was given, sorted. The kubelet gives them again whenever it starts the
+    /// container.
+    pub cdi_devices: Vec<String>,
+    /// Paths on the host of the nodes that it was given.
+    pub nodes: Vec<String>,
 }
 
 /// Reads the checkpoint of the kubelet's device manager. No file means that nothing is held.
@@ -157,12 +168,37 @@ pub fn holdings_from_checkpoint(device_plugins: &Path) -> Result<Vec<Holding>, H
     };
     let checkpoint: Checkpoint =
         serde_json::from_slice(&text).map_err(|source| HoldersError::Form { path, source })?;
-    let holding = |entry: Entry| Holding {
-        holder: Holder { pod: entry.pod_uid, container: entry.container_name },
-        resource: entry.resource_name,
-        ids: entry.device_ids.unwrap_or_default().into_values().flatten().flatten().collect(),
+    let holding = |entry: Entry| {
+        let answer = entry.alloc_resp.as_deref().map(answer).unwrap_or_default();
+        Holding {
+            holder: Holder { pod: entry.pod_uid, container: entry.container_name },
+            resource: entry.resource_name,
+            ids: entry.device_ids.unwrap_or_default().into_values().flatten().flatten().collect(),
+            cdi_devices: cdi_devices(&answer),
+            nodes: answer.devices.into_iter().map(|node| node.host_path).collect(),
+        }
     };
     Ok(checkpoint.data.pod_device_entries.unwrap_or_default().into_iter().map(holding).collect())
+}
+
+/// What the plugin once answered, as the kubelet keeps it.
+fn answer(text: &str) -> ContainerAllocateResponse {
+    let bytes = BASE64_STANDARD.decode(text).unwrap_or_default();
+    ContainerAllocateResponse::decode(bytes.as_slice()).unwrap_or_default()
+}
+
+/// The CDI devices in an answer: those of its field, and those of its annotations.
+fn cdi_devices(answer: &ContainerAllocateResponse) -> Vec<String> {
+    /// <https://github.com/cncf-tags/container-device-interface/blob/main/pkg/cdi/annotations.go>
+    const ANNOTATION: &str = "cdi.k8s.io/";
+    let annotated = answer.annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION));
+    let mut names: Vec<String> =
+        annotated.flat_map(|(_, value)| value.split(',')).map(|name| name.trim().to_owned()).collect();
+    names.extend(answer.cdi_devices.iter().map(|device| device.name.clone()));
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// The same, by resource and device.

@@ -276,7 +276,7 @@ pub struct Device {
     /// uacce entry.
     pub uacce: Option<Box<Uacce>>,
     /// The DDP package that its PF runs, where a pool asks for it.
-    pub ddp_profile: Option<String>,
+    pub ddp_profile: Option<Box<str>>,
     /// The default route that leaves through it.
     pub default_route: Option<Box<DefaultRoute>>,
     /// Paths of its device nodes that this process would see if they existed, and does not.

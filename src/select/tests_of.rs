@@ -145,7 +145,9 @@ fn selector_tests<'a>(selector: &'a Selector, whole: bool, tests: &mut List<'a>)
             },
         );
     }
-    tests.one_of("ddpProfiles", selector.ddp_profiles.as_ref(), |device| device.ddp_profile.clone());
+    tests.one_of("ddpProfiles", selector.ddp_profiles.as_ref(), |device| {
+        device.ddp_profile.as_deref().map(str::to_owned)
+    });
     if let Some(keys) = &selector.p_keys {
         let found = |device: &Device| device.rdma.as_ref().and_then(|rdma| rdma.p_key);
         let hex = |key: u16| format!("{key:#06x}");

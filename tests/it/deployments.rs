@@ -14,15 +14,18 @@ use serde_json::{Map, Value, json};
 use super::node::{check, host};
 
 /// Every config of `examples/`, and hosts on which, together, each of its pools has devices.
-const EXAMPLES: [(&str, &[&str]); 8] = [
+const EXAMPLES: [(&str, &[&str]); 11] = [
     ("accelerator", &["two-socket"]),
     ("bond", &["reference-cards"]),
+    ("ddp", &["two-socket-server"]),
     ("demo", &["demo"]),
     ("dpdk", &["two-socket"]),
     ("kae-hpre", &["kunpeng-920"]),
     ("netdevice", &["two-socket"]),
     ("quickstart", &["two-socket-server", "demo"]),
     ("rdma", &["two-socket"]),
+    ("subfunction", &["subfunctions"]),
+    ("vdpa", &["soft-0-vdpa-rdma-virtual"]),
 ];
 
 fn root() -> PathBuf {
@@ -272,11 +275,45 @@ fn every_pod_asks_for_what_its_config_serves_and_limits_it() {
     for name in ["pod-tc1", "pod-tc2", "pod-tc3", "pod-tc4", "danm/pod", "sriov-crd"] {
         pods += check_pods(&format!("deployments/{name}.yaml"), &quickstart);
     }
-    assert_eq!(pods, 11);
+    assert_eq!(pods, 14);
     for network in yaml(&read("deployments/danm/networks.yaml")) {
         let pool = network["spec"]["Options"]["device_pool"].as_str().unwrap().to_owned();
         assert!(quickstart.contains(&pool), "{pool}");
     }
+}
+
+/// The engine's section, as openFuyao's documentation gives it.
+#[test]
+fn the_kae_example_configures_the_engine_as_documented_and_mounts_it_where_openssl_looks() {
+    let documents = yaml(&read("examples/kae-hpre.yaml"));
+    let text = of_kind(&documents, "ConfigMap")["data"]["openssl.cnf"].as_str().unwrap();
+    let lines: Vec<String> = text.lines().map(|line| line.replace(" = ", "=")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+    assert_eq!(
+        lines,
+        [
+            "openssl_conf=openssl_def",
+            "[openssl_def]",
+            "engines=engine_section",
+            "[engine_section]",
+            "kae=kae_section",
+            "[kae_section]",
+            "engine_id=kae",
+            "dynamic_path=/usr/local/lib/engines-1.1/kae.so",
+            "KAE_CMD_ENABLE_ASYNC=1",
+            "KAE_CMD_ENABLE_SM3=1",
+            "KAE_CMD_ENABLE_SM4=1",
+            "default_algorithms=ALL",
+            "init=1",
+        ]
+    );
+    let container = &of_kind(&documents, "Pod")["spec"]["containers"][0];
+    let path = container["env"][0]["value"].as_str().unwrap();
+    let directory = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
+    assert_eq!(
+        (&container["env"][0]["name"], path),
+        (&json!("OPENSSL_CONF"), &*format!("{directory}/openssl.cnf"))
+    );
 }
 
 /// Every key of the values has its property in the schema, and every property its value.

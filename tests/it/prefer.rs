@@ -136,3 +136,19 @@ fn check_says_how_to_add_ddptool_where_a_card_needs_it() {
         assert_eq!(said(&check, Path::new(&recording), &config).contains(hint), needs_it, "{name}");
     }
 }
+
+// TOP-02
+#[tokio::test]
+async fn the_bond_example_gives_a_pod_one_vf_of_each_port() {
+    let text = std::fs::read_to_string("examples/bond.json").unwrap();
+    let node = Node::start(&host("reference-cards"), crate::machine::config(&text)).await;
+    let resource = "x.io/bond_ports";
+    let state = node.eventually("the ports", |state| state.allocatable(resource) > 0).await;
+    let all: Vec<String> =
+        state.resource(resource).devices().iter().map(|device| device.id.clone()).collect();
+    assert_eq!(
+        node.kubelet.preferred(resource, &all, &[], 2).await.unwrap(),
+        ["0000:17:02.0", "0000:17:0a.0"]
+    );
+    node.stop().await;
+}
