@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         let mut hang_up = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
             while hang_up.recv().await.is_some() {
-                tracing::info!(signal = "SIGHUP", "reading the config again");
+                tracing::info!(signal = "SIGHUP", "reading the config again, and looking at the machine");
                 reload.notify_one();
             }
         });

@@ -41,7 +41,7 @@ pub struct Options {
     pub scan_every: Duration,
     /// Somebody thinks that the machine has changed.
     pub look_again: Arc<Notify>,
-    /// Somebody wants the config to be read again.
+    /// Somebody wants the config to be read again, and the machine to be looked at.
     pub reload: Arc<Notify>,
 }
 

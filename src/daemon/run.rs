@@ -82,7 +82,10 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
             seen = machine.changed() => daemon.pace.hint(seen, Instant::now()),
             _ = tick.tick() => daemon.look(),
             () = daemon.options.look_again.notified() => daemon.look(),
-            () = daemon.options.reload.notified() => daemon.reload(true),
+            () = daemon.options.reload.notified() => {
+                daemon.reload(true);
+                daemon.look();
+            }
             () = new_config(config.as_mut()) => daemon.reload(false),
         }
     }

@@ -3,11 +3,13 @@
 
 mod allocate;
 mod cdi;
+mod chaos;
 mod cli;
 mod config;
 mod deployments;
 mod devlink;
 mod discovery;
+mod events;
 mod house;
 mod kae;
 mod kinds;
