@@ -410,9 +410,9 @@ impl Daemon {
             // At the start, nothing must be waited for.
             let holdings = kubelet::holdings_from_checkpoint(&directory);
             let held = match &holdings {
-                Ok(holdings) => holders::held_by(holdings.iter().flat_map(|holding| {
-                    holding.ids.iter().map(|id| (holding.resource.as_str(), id.as_str()))
-                })),
+                Ok(holdings) => holders::held(&kubelet::holders(holdings), |resource| {
+                    self.state.resources_ever().contains(resource)
+                }),
                 Err(error) => {
                     tracing::warn!(%error, "cannot tell what running containers hold");
                     Held::Unknown
@@ -422,6 +422,7 @@ impl Daemon {
             holders::restore(&holdings.unwrap_or_default(), self.pools(), &directory);
         }
         let (socket, post) = (self.options.podresources.clone(), self.post.clone());
+        let ours = self.state.resources_ever().clone();
         tokio::spawn(async move {
             let asked = match socket {
                 Some(socket) if socket.exists() => {
@@ -429,18 +430,19 @@ impl Daemon {
                 }
                 _ => None,
             };
-            let holders = match asked {
-                Some(holders) => Ok(holders),
-                None => kubelet::holders_from_checkpoint(&directory),
-            };
-            let held = match &holders {
-                Ok(holders) => holders::held_by(holders.iter().flat_map(|(resource, holders)| {
-                    holders.keys().map(|id| (resource.as_str(), id.as_str()))
-                })),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");
-                    Held::Unknown
-                }
+            let held = match asked {
+                Some(holders) => holders::held(&holders, |_| true),
+                // The kubelet keeps entries of pods that have ended until it next allocates, so that a device could be
+                // held for ever under a name that nobody serves any more.
+                None => match kubelet::holdings_from_checkpoint(&directory) {
+                    Ok(holdings) => {
+                        holders::held(&kubelet::holders(&holdings), |resource| ours.contains(resource))
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");
+                        Held::Unknown
+                    }
+                },
             };
             post.send(Event::Held(held));
         });

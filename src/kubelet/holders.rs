@@ -202,14 +202,11 @@ fn cdi_devices(answer: &ContainerAllocateResponse) -> Vec<String> {
 }
 
 /// The same, by resource and device.
-///
-/// # Errors
-/// As [`holdings_from_checkpoint`].
-pub fn holders_from_checkpoint(device_plugins: &Path) -> Result<Holders, HoldersError> {
+pub fn holders(holdings: &[Holding]) -> Holders {
     let mut holders = Holders::new();
-    for holding in holdings_from_checkpoint(device_plugins)? {
-        let resource = holders.entry(holding.resource).or_default();
-        resource.extend(holding.ids.into_iter().map(|id| (id, holding.holder.clone())));
+    for holding in holdings {
+        let resource = holders.entry(holding.resource.clone()).or_default();
+        resource.extend(holding.ids.iter().map(|id| (id.clone(), holding.holder.clone())));
     }
-    Ok(holders)
+    holders
 }

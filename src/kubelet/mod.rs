@@ -16,7 +16,7 @@ mod watch;
 pub use connection::{ConnectError, Connection};
 pub use endpoint::{StreamEvent, serve};
 pub use holders::{
-    CHECKPOINT, Holder, Holders, HoldersError, Holding, holders_from_checkpoint, holders_from_podresources,
+    CHECKPOINT, Holder, Holders, HoldersError, Holding, holders, holders_from_podresources,
     holdings_from_checkpoint,
 };
 pub use pool::{Advertised, DeviceList, PluginOptions, Pool, Refusal};
