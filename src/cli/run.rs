@@ -54,6 +54,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         podresources: Some(kubelet.join("pod-resources/kubelet.sock")),
         device_info: DeviceInfoDirectory::new(&arguments.device_info_dir),
         cdi: arguments.use_cdi.then(|| CdiDirectory::new(&arguments.cdi_dir, cdi_mode(arguments.cdi_mode))),
+        http: arguments.http_addr,
         ..daemon::Options::new(
             host::open(&arguments.host.host_root)?,
             loaded.checked.config,

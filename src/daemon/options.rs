@@ -1,5 +1,6 @@
 //! What a daemon is given.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Options {
     pub device_info: DeviceInfoDirectory,
     /// Where CDI specs go, where devices are handed over through CDI.
     pub cdi: Option<CdiDirectory>,
+    /// Where pages and metrics are served for people and Prometheus, where they are.
+    pub http: Option<SocketAddr>,
     /// The slow look that is the truth where no event tells.
     pub scan_every: Duration,
     /// Somebody thinks that the machine has changed.
@@ -55,6 +58,7 @@ impl Options {
             podresources: None,
             device_info: DeviceInfoDirectory::new(DEVICE_INFO_DIRECTORY),
             cdi: None,
+            http: None,
             scan_every: SCAN_EVERY,
             look_again: Arc::default(),
             reload: Arc::default(),

@@ -14,6 +14,7 @@ use crate::kubelet::{
     self, Instance, KUBELET_SOCKET, OwnSocket, Place, PluginOptions, Registration, Verdict,
 };
 use crate::model::ResourceName;
+use crate::observe::Metrics;
 
 /// The kubelet waits up to 10 s for the endpoint when it dials back inside Register.
 const REGISTER_LIMIT: Duration = Duration::from_secs(12);
@@ -46,6 +47,7 @@ pub(super) struct Registrar {
     kubelet: PathBuf,
     turns: Arc<Semaphore>,
     events: Post,
+    metrics: Metrics,
 }
 
 /// A socket that the kubelet finds; dropping it takes it away.
@@ -63,9 +65,9 @@ impl Drop for Announcement {
 }
 
 impl Registrar {
-    pub(super) fn new(manner: Manner, device_plugins: &Path, events: Post) -> Self {
+    pub(super) fn new(manner: Manner, device_plugins: &Path, events: Post, metrics: Metrics) -> Self {
         let kubelet = device_plugins.join(KUBELET_SOCKET);
-        Self { manner, kubelet, turns: Arc::new(Semaphore::new(REGISTRATIONS)), events }
+        Self { manner, kubelet, turns: Arc::new(Semaphore::new(REGISTRATIONS)), events, metrics }
     }
 
     /// Registers after a moment. In watcher mode the answer holds the socket that the kubelet has to find.
@@ -89,6 +91,7 @@ impl Registrar {
 
     fn ask(&self, told: Told, after: Duration) {
         let (socket, turns, events) = (self.kubelet.clone(), Arc::clone(&self.turns), self.events.clone());
+        let metrics = self.metrics.clone();
         tokio::spawn(async move {
             if !after.is_zero() {
                 sleep(after).await;
@@ -108,6 +111,7 @@ impl Registrar {
                     None
                 }
             };
+            metrics.registration(&resource, accepted.is_some());
             events.send(Event::Answered { pool, epoch, accepted });
         });
     }
@@ -123,6 +127,7 @@ impl Registrar {
         let (socket, listener) = OwnSocket::bind(&path)?;
         let (verdicts, mut heard) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
+        let metrics = self.metrics.clone();
         let (events, Told { pool, epoch, resource, endpoint, .. }) = (self.events.clone(), told.clone());
         tracing::info!(%resource, socket = %path.display(), "to be found by the kubelet");
         let serving = tokio::spawn(async move {
@@ -142,6 +147,7 @@ impl Registrar {
                             None
                         }
                     };
+                    metrics.registration(&resource, accepted.is_some());
                     events.send(Event::Answered { pool, epoch, accepted });
                 }
             };

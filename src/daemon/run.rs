@@ -14,12 +14,14 @@ use super::endpoint::Endpoint;
 use super::holders;
 use super::pace::Pace;
 use super::registrar::{Announcement, Registrar, Told};
+use super::report::{Record, Status};
 use super::source::{ConfigWatch, Loaded, over};
 use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
 use crate::config::{Config, PoolConfig, UacceView};
 use crate::host::{HostRoot, Wanted, Watch, scan};
-use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketWatch};
+use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketIdentity, SocketWatch};
 use crate::model::{DeviceId, Inventory, Note, ResourceName};
+use crate::observe::Metrics;
 use crate::pool::{Held, Pool};
 
 /// How long podresources may take before the checkpoint is read in its stead.
@@ -54,9 +56,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let mut tick = interval(options.scan_every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut daemon = Daemon::new(options, events);
-    if daemon.options.manner == Manner::Direct {
-        daemon.take(Event::Kubelet(sockets.sockets().get(KUBELET_SOCKET)));
-    }
+    daemon.record.deaf.clone_from(&machine.deaf);
+    let mut status = Status::new(&daemon.options, &daemon.instance, &daemon.record.metrics);
+    daemon.kubelet(sockets.sockets().get(KUBELET_SOCKET));
 
     tokio::pin!(shutdown);
     loop {
@@ -69,9 +71,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
                 let kubelet = now.get(KUBELET_SOCKET);
                 daemon.watch_siblings(now);
                 daemon.take_lost_sockets();
-                if daemon.options.manner == Manner::Direct {
-                    daemon.take(Event::Kubelet(kubelet));
-                }
+                daemon.kubelet(kubelet);
             }
             () = changed(registry.as_mut()) => daemon.take_lost_sockets(),
             () = until(look_at) => daemon.look(),
@@ -80,10 +80,16 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
                 daemon.take(Event::Woken);
             }
             seen = machine.changed() => daemon.pace.hint(seen, Instant::now()),
-            _ = tick.tick() => daemon.look(),
+            _ = tick.tick() => {
+                status.keep_socket(&daemon.options.device_plugin_directory);
+                daemon.look();
+            }
             () = daemon.options.look_again.notified() => daemon.look(),
             () = daemon.options.reload.notified() => daemon.reload(true),
             () = new_config(config.as_mut()) => daemon.reload(false),
+            Some(question) = status.asked() => {
+                status.answer(question, &daemon.state, &daemon.record, &daemon.options);
+            }
         }
     }
     daemon.stop().await;
@@ -121,6 +127,8 @@ pub(super) enum Message {
     Looked { generation: u64, inventory: Inventory, took: Duration },
     /// The config was read, and the machine was looked at for it.
     Read(Box<Loaded>, Inventory),
+    /// The config was read, and is the one that is served, or cannot be used; and whether somebody asked for it.
+    ReadAgain(Result<(), String>, bool),
 }
 
 impl From<Event> for Message {
@@ -159,6 +167,8 @@ struct Daemon {
     text: Option<String>,
     /// What running containers were given has been made again.
     restored: bool,
+    /// What is told of how things went.
+    record: Record,
 }
 
 /// One pool: what it answers from, what its streams are told, and what stands for it towards the kubelet.
@@ -182,6 +192,9 @@ impl Drop for Served {
 impl Daemon {
     fn new(options: Options, messages: mpsc::UnboundedSender<Message>) -> Self {
         let post = Post(messages);
+        let text = options.source.as_ref().and_then(|source| Some(source.load().ok()?.text));
+        let record = Record::new(text.as_deref());
+        let metrics = record.metrics.clone();
         let mut daemon = Self {
             started: Instant::now(),
             wanted: Arc::new(Wanted::of(&options.config)),
@@ -189,13 +202,19 @@ impl Daemon {
             state: State::new(options.config.clone()),
             instance: Instance::random(),
             served: BTreeMap::new(),
-            registrar: Registrar::new(options.manner.clone(), &options.device_plugin_directory, post.clone()),
+            registrar: Registrar::new(
+                options.manner.clone(),
+                &options.device_plugin_directory,
+                post.clone(),
+                metrics,
+            ),
             pace: Pace::new(),
             wake_at: None,
             looking: None,
             notes: Vec::new(),
-            text: options.source.as_ref().and_then(|source| Some(source.load().ok()?.text)),
+            text,
             restored: false,
+            record,
             options,
             post,
         };
@@ -222,7 +241,7 @@ impl Daemon {
             };
             let served = self.served.entry(number).or_insert_with(|| {
                 tracing::debug!(resource = %pool.resource, "pool added");
-                new_pool(&self.options.host, outputs.clone(), pool)
+                new_pool(&self.options.host, outputs.clone(), pool, &self.record.metrics)
             });
             served.service.write_to(outputs);
         }
@@ -272,9 +291,7 @@ impl Daemon {
         let held = self.state.held().clone();
         tokio::task::spawn_blocking(move || match source.load() {
             Ok(loaded) if known.as_deref() == Some(loaded.text.as_str()) => {
-                if asked {
-                    tracing::info!(config = %source, "read again; it is the same");
-                }
+                post.send(Message::ReadAgain(Ok(()), asked));
             }
             Ok(loaded) => {
                 let mut wanted = Wanted::of(&loaded.checked.config);
@@ -284,7 +301,7 @@ impl Daemon {
                 let inventory = scan(&host, &wanted);
                 post.send(Message::Read(Box::new(loaded), inventory));
             }
-            Err(error) => tracing::error!(%error, "the config cannot be used, so the last one is served on"),
+            Err(error) => post.send(Message::ReadAgain(Err(error.to_string()), asked)),
         });
     }
 
@@ -294,6 +311,7 @@ impl Daemon {
             Message::Looked { generation, inventory, took } => {
                 tracing::debug!(devices = inventory.devices().len(), ?took, "scanned");
                 self.pace.took(took);
+                self.record.scanned(took);
                 let again = self.looking.take() == Some(true);
                 if generation == self.generation {
                     self.tell_notes(&inventory);
@@ -315,12 +333,22 @@ impl Daemon {
                     "new config"
                 );
                 let config = over(loaded.checked.config, self.state.config());
+                self.record.applied(&loaded.text, &config.refused);
                 self.text = Some(loaded.text);
                 self.wanted = Arc::new(Wanted::of(&config));
                 self.generation += 1;
                 self.tell_notes(&inventory);
                 self.take(Event::Configured(config, inventory));
             }
+            Message::ReadAgain(read, asked) => self.record.read_again(read, asked),
+        }
+    }
+
+    /// The kubelet's socket is this one now. Where it finds our sockets, a restart is its own concern.
+    fn kubelet(&mut self, identity: Option<SocketIdentity>) {
+        self.record.kubelet(identity);
+        if self.options.manner == Manner::Direct {
+            self.take(Event::Kubelet(identity));
         }
     }
 
@@ -390,6 +418,7 @@ impl Daemon {
             Action::Close(pool) => {
                 if let Some(mut served) = self.served.remove(&pool) {
                     tracing::info!(resource = %served.resource, "pool removed");
+                    self.record.forget(&served.resource);
                     if let Some(endpoint) = served.endpoint.take() {
                         tokio::spawn(endpoint.stop());
                     }
@@ -398,7 +427,6 @@ impl Daemon {
         }
     }
 
-    /// podresources knows best, for it leaves out pods that have ended; the checkpoint is always there.
     fn ask_holders(&mut self) {
         let directory = self.options.device_plugin_directory.clone();
         let first = !std::mem::replace(&mut self.restored, true);
@@ -419,17 +447,7 @@ impl Daemon {
         }
         let (socket, post) = (self.options.podresources.clone(), self.post.clone());
         tokio::spawn(async move {
-            let asked = match socket {
-                Some(socket) if socket.exists() => {
-                    kubelet::holders_from_podresources(&socket, HOLDERS_LIMIT).await.ok()
-                }
-                _ => None,
-            };
-            let holders = match asked {
-                Some(holders) => Ok(holders),
-                None => kubelet::holders_from_checkpoint(&directory),
-            };
-            let held = match &holders {
+            let held = match &kubelet::holders(socket.as_deref(), &directory, HOLDERS_LIMIT).await {
                 Ok(holders) => holders::held_by(holders.iter().flat_map(|(resource, holders)| {
                     holders.keys().map(|id| (resource.as_str(), id.as_str()))
                 })),
@@ -547,10 +565,11 @@ impl Daemon {
     }
 }
 
-fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>) -> Served {
+fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>, metrics: &Metrics) -> Served {
+    let service = PoolService::new(host.clone(), outputs, Pool::empty(config)).counted_by(metrics.clone());
     Served {
         resource: config.resource.clone(),
-        service: Arc::new(PoolService::new(host.clone(), outputs, Pool::empty(config))),
+        service: Arc::new(service),
         list: watch::Sender::new(DeviceList::from([])),
         endpoint: None,
         announcement: None,

@@ -203,3 +203,23 @@ pub fn holders_from_checkpoint(device_plugins: &Path) -> Result<Holders, Holders
     }
     Ok(holders)
 }
+
+/// From podresources where its socket is there and answers within `limit`, else from the checkpoint. podresources knows
+/// best, for it leaves out pods that have ended; the checkpoint is always there.
+///
+/// # Errors
+/// As [`holdings_from_checkpoint`].
+pub async fn holders(
+    podresources: Option<&Path>,
+    device_plugins: &Path,
+    limit: Duration,
+) -> Result<Holders, HoldersError> {
+    let asked = match podresources {
+        Some(socket) if socket.exists() => holders_from_podresources(socket, limit).await.ok(),
+        _ => None,
+    };
+    match asked {
+        Some(holders) => Ok(holders),
+        None => holders_from_checkpoint(device_plugins),
+    }
+}
