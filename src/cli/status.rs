@@ -147,17 +147,15 @@ fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 fn pools(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
-    let header = ["POOL", "TYPE", "SELECTORS", "DEVICES", "HEALTHY", "HELD", "STREAMS", "LINK"];
+    let header = ["POOL", "TYPE", "DEVICES", "HEALTHY", "HELD", "LINK"];
     let row = |pool: &crate::observe::PoolReport| {
         let shares = if pool.replicas > 1 { format!(" x{}", pool.replicas) } else { String::new() };
         vec![
             pool.resource.clone(),
             pool.device_type.clone(),
-            pool.selectors.to_string(),
             format!("{}{shares}", pool.devices),
             pool.healthy.to_string(),
             if report.holders_unknown.is_some() { "?".to_owned() } else { pool.held.to_string() },
-            pool.streams.to_string(),
             pool.link.clone(),
         ]
     };

@@ -7,9 +7,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Manner, Options, State};
+use super::registrar::Verdicts;
+use super::{Manner, Options, PoolState, State};
 use crate::config::RefusedPool;
-use crate::kubelet::{Instance, OwnSocket, Refusal, SocketIdentity};
+use crate::kubelet::{Instance, OwnSocket, SocketIdentity};
 use crate::model::{Device, Function, Health, Inventory, Note, ResourceName, stable_hash};
 use crate::observe::{
     self, Asker, ConfigReport, DeviceReport, Metrics, NoteReport, PoolReport, Question, RefusedReport,
@@ -20,7 +21,7 @@ use crate::pool::Member;
 /// What is told of beside the [`State`]: how things went.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) metrics: Metrics,
+    pub(super) verdicts: Verdicts,
     /// What could not be listened to.
     pub(super) deaf: Vec<String>,
     started: Instant,
@@ -35,7 +36,7 @@ impl Record {
     pub(super) fn new(text: Option<&str>) -> Self {
         let now = Instant::now();
         Self {
-            metrics: Metrics::default(),
+            verdicts: Verdicts::default(),
             deaf: Vec::new(),
             started: now,
             kubelet: None,
@@ -52,24 +53,24 @@ impl Record {
             && let Some(before) = self.kubelet.replace(identity)
             && before != identity
         {
-            self.metrics.kubelet_restarted();
+            self.verdicts.metrics.kubelet_restarted();
         }
     }
 
     /// A pool is gone.
     pub(super) fn forget(&self, resource: &ResourceName) {
-        self.metrics.forget(resource, &Refusal::WORDS);
+        self.verdicts.forget(resource);
     }
 
     /// A look has ended.
     pub(super) fn scanned(&mut self, took: Duration) {
-        self.metrics.scan(took);
+        self.verdicts.metrics.scan(took);
         self.scanned = Some((Instant::now(), took));
     }
 
     /// Another config is served.
     pub(super) fn applied(&mut self, text: &str, refused: &[RefusedPool]) {
-        self.metrics.reload(if refused.is_empty() { Reload::Applied } else { Reload::Partly });
+        self.verdicts.metrics.reload(if refused.is_empty() { Reload::Applied } else { Reload::Partly });
         (self.hash, self.read, self.unusable) = (Some(hash(text)), Instant::now(), None);
     }
 
@@ -85,14 +86,14 @@ impl Record {
                 } else if !asked {
                     return;
                 }
-                self.metrics.reload(Reload::Unchanged);
+                self.verdicts.metrics.reload(Reload::Unchanged);
             }
             Err(error) => {
                 if !asked && self.unusable.as_ref() == Some(&error) {
                     return;
                 }
                 tracing::error!(error, "the config cannot be used, so the last one is served on");
-                self.metrics.reload(Reload::Refused);
+                self.verdicts.metrics.reload(Reload::Refused);
                 self.unusable = Some(error);
             }
         }
@@ -198,7 +199,7 @@ impl Status {
                 refused: state.config().refused.iter().map(|refused| of_refused(refused, state)).collect(),
                 error: record.unusable.clone(),
             },
-            pools: state.pools().map(|pool| of_pool(&pool)).collect(),
+            pools: state.pools().map(|pool| of_pool(&pool, &record.verdicts)).collect(),
             devices: devices(state),
             scan: record.scanned.map(|(at, took)| ScanReport {
                 age_seconds: at.elapsed().as_secs(),
@@ -222,7 +223,7 @@ fn of_refused(refused: &RefusedPool, state: &State) -> RefusedReport {
     RefusedReport { resource, reason: refused.reason.clone(), served_on }
 }
 
-fn of_pool(state: &super::PoolState<'_>) -> PoolReport {
+fn of_pool(state: &PoolState<'_>, verdicts: &Verdicts) -> PoolReport {
     let (pool, config) = (state.pool, &state.pool.config);
     PoolReport {
         resource: config.resource.to_string(),
@@ -232,6 +233,7 @@ fn of_pool(state: &super::PoolState<'_>) -> PoolReport {
         allocation_policy: config.allocation_policy.iter().map(|policy| policy.to_string()).collect(),
         pre_start_check: config.pre_start_check,
         link: state.link.to_owned(),
+        refusal: verdicts.refusal(&config.resource),
         streams: state.streams,
         is_streaming: state.is_streaming,
         is_unheard: state.is_unheard,

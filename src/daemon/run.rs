@@ -57,7 +57,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut daemon = Daemon::new(options, events);
     daemon.record.deaf.clone_from(&machine.deaf);
-    let mut status = Status::new(&daemon.options, &daemon.instance, &daemon.record.metrics);
+    let mut status = Status::new(&daemon.options, &daemon.instance, &daemon.record.verdicts.metrics);
     daemon.kubelet(sockets.sockets().get(KUBELET_SOCKET));
 
     tokio::pin!(shutdown);
@@ -194,7 +194,7 @@ impl Daemon {
         let post = Post(messages);
         let text = options.source.as_ref().and_then(|source| Some(source.load().ok()?.text));
         let record = Record::new(text.as_deref());
-        let metrics = record.metrics.clone();
+        let verdicts = record.verdicts.clone();
         let mut daemon = Self {
             started: Instant::now(),
             wanted: Arc::new(Wanted::of(&options.config)),
@@ -206,7 +206,7 @@ impl Daemon {
                 options.manner.clone(),
                 &options.device_plugin_directory,
                 post.clone(),
-                metrics,
+                verdicts,
             ),
             pace: Pace::new(),
             wake_at: None,
@@ -241,7 +241,7 @@ impl Daemon {
             };
             let served = self.served.entry(number).or_insert_with(|| {
                 tracing::debug!(resource = %pool.resource, "pool added");
-                new_pool(&self.options.host, outputs.clone(), pool, &self.record.metrics)
+                new_pool(&self.options.host, outputs.clone(), pool, &self.record.verdicts.metrics)
             });
             served.service.write_to(outputs);
         }
@@ -446,13 +446,16 @@ impl Daemon {
             holders::restore(&holdings.unwrap_or_default(), self.pools(), &directory);
         }
         let (socket, post) = (self.options.podresources.clone(), self.post.clone());
+        let was_known = matches!(self.state.held(), Held::Known(_));
         tokio::spawn(async move {
             let held = match &kubelet::holders(socket.as_deref(), &directory, HOLDERS_LIMIT).await {
                 Ok(holders) => holders::held_by(holders.iter().flat_map(|(resource, holders)| {
                     holders.keys().map(|id| (resource.as_str(), id.as_str()))
                 })),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");
+                    if was_known {
+                        tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");
+                    }
                     Held::Unknown
                 }
             };
@@ -493,7 +496,7 @@ impl Daemon {
                 true
             }
             Err(error) => {
-                tracing::error!(resource = %served.resource, %error, "cannot serve");
+                self.record.verdicts.unbound(&served.resource, error.to_string());
                 false
             }
         }

@@ -12,7 +12,9 @@ use crate::host::{self, HostRoot};
 use crate::kubelet::{PluginOptions, Refusal};
 use crate::model::{Device, DeviceNode, Handout, Health, Mount};
 use crate::observe::{ALLOCATED, Metrics};
-use crate::pool::{Freed, Member, Pool, Warning, health, prefer, warnings};
+use crate::pool::{
+    Freed, HealthChange, Member, Pool, Warning, health, health_changes, list, prefer, warnings,
+};
 
 /// Where a pool writes what others read.
 #[derive(Debug, Clone)]
@@ -75,7 +77,15 @@ impl PoolService {
             }
         }
         self.outputs().device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
-        let known = of_members(&self.pool());
+        let before = self.pool();
+        for HealthChange { reason, devices } in health_changes(&before, &pool) {
+            let (resource, count, devices) = (&pool.config.resource, devices.len(), list(&devices));
+            match reason {
+                Some(reason) => tracing::warn!(%resource, reason, count, devices, "unhealthy"),
+                None => tracing::info!(%resource, count, devices, "healthy again"),
+            }
+        }
+        let known = of_members(&before);
         for warning in of_members(&pool).iter().filter(|warning| !known.contains(warning)) {
             tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
         }

@@ -80,6 +80,8 @@ pub struct PoolReport {
     pub pre_start_check: bool,
     /// The state of its link to the kubelet.
     pub link: String,
+    /// Why the kubelet does not have it.
+    pub refusal: Option<String>,
     /// Streams that are open.
     pub streams: usize,
     /// The kubelet listens.
@@ -181,7 +183,8 @@ impl Report {
                 reasons
                     .push(format!("{} waits for {wanted} devices and has {}", pool.resource, pool.devices));
             } else if pool.is_unheard && pool.devices > 0 {
-                reasons.push(format!("{}: the kubelet does not listen ({})", pool.resource, pool.link));
+                let why = pool.refusal.as_ref().unwrap_or(&pool.link);
+                reasons.push(format!("the kubelet does not listen to {}: {why}", pool.resource));
             }
         }
         reasons
