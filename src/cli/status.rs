@@ -134,6 +134,9 @@ fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
         pools(report, out)?;
     }
     devices(report, out)?;
+    for problem in &report.config.problems {
+        writeln!(out, "{}", table::wrap(&format!("config: {problem}"), 4))?;
+    }
     for note in &report.notes {
         writeln!(out, "{}", table::wrap(&format!("note: {}: {}", note.path, note.cause), 6))?;
     }

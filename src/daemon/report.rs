@@ -8,8 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::registrar::Verdicts;
+use super::source::Loaded;
 use super::{Manner, Options, PoolState, State};
-use crate::config::RefusedPool;
+use crate::config::{Problem, RefusedPool, Severity};
 use crate::kubelet::{Instance, OwnSocket, SocketIdentity};
 use crate::model::{Device, Function, Health, Inventory, Note, ResourceName, stable_hash};
 use crate::observe::{
@@ -27,20 +28,22 @@ pub(super) struct Record {
     started: Instant,
     kubelet: Option<SocketIdentity>,
     hash: Option<String>,
+    problems: Vec<String>,
     read: Instant,
     unusable: Option<String>,
     scanned: Option<(Instant, Duration)>,
 }
 
 impl Record {
-    pub(super) fn new(text: Option<&str>) -> Self {
+    pub(super) fn new(loaded: Option<&Loaded>) -> Self {
         let now = Instant::now();
         Self {
             verdicts: Verdicts::default(),
             deaf: Vec::new(),
             started: now,
             kubelet: None,
-            hash: text.map(hash),
+            hash: loaded.map(|loaded| hash(&loaded.text)),
+            problems: loaded.map(problems).unwrap_or_default(),
             read: now,
             unusable: None,
             scanned: None,
@@ -69,9 +72,11 @@ impl Record {
     }
 
     /// Another config is served.
-    pub(super) fn applied(&mut self, text: &str, refused: &[RefusedPool]) {
+    pub(super) fn applied(&mut self, loaded: &Loaded) {
+        let refused = &loaded.checked.config.refused;
         self.verdicts.metrics.reload(if refused.is_empty() { Reload::Applied } else { Reload::Partly });
-        (self.hash, self.read, self.unusable) = (Some(hash(text)), Instant::now(), None);
+        (self.hash, self.problems) = (Some(hash(&loaded.text)), problems(loaded));
+        (self.read, self.unusable) = (Instant::now(), None);
     }
 
     /// The config was read again, and is the one that is served; or it cannot be used. Told once.
@@ -98,6 +103,19 @@ impl Record {
             }
         }
     }
+}
+
+/// As compilers write them.
+fn problems(loaded: &Loaded) -> Vec<String> {
+    let path = loaded.shown();
+    let line = |problem: &Problem| {
+        let severity = match problem.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        format!("{path}:{}:{}: {severity}: {}", problem.line, problem.column, problem.message)
+    };
+    loaded.checked.problems.iter().map(line).collect()
 }
 
 fn hash(text: &str) -> String {
@@ -197,6 +215,7 @@ impl Status {
                 hash: record.hash.clone(),
                 age_seconds: record.read.elapsed().as_secs(),
                 refused: state.config().refused.iter().map(|refused| of_refused(refused, state)).collect(),
+                problems: record.problems.clone(),
                 error: record.unusable.clone(),
             },
             pools: state.pools().map(|pool| of_pool(&pool, &record.verdicts)).collect(),

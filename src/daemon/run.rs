@@ -192,8 +192,8 @@ impl Drop for Served {
 impl Daemon {
     fn new(options: Options, messages: mpsc::UnboundedSender<Message>) -> Self {
         let post = Post(messages);
-        let text = options.source.as_ref().and_then(|source| Some(source.load().ok()?.text));
-        let record = Record::new(text.as_deref());
+        let loaded = options.source.as_ref().and_then(|source| source.load().ok());
+        let record = Record::new(loaded.as_ref());
         let verdicts = record.verdicts.clone();
         let mut daemon = Self {
             started: Instant::now(),
@@ -212,7 +212,7 @@ impl Daemon {
             wake_at: None,
             looking: None,
             notes: Vec::new(),
-            text,
+            text: loaded.map(|loaded| loaded.text),
             restored: false,
             record,
             options,
@@ -332,8 +332,8 @@ impl Daemon {
                     pools = loaded.checked.config.pools.len(),
                     "new config"
                 );
+                self.record.applied(&loaded);
                 let config = over(loaded.checked.config, self.state.config());
-                self.record.applied(&loaded.text, &config.refused);
                 self.text = Some(loaded.text);
                 self.wanted = Arc::new(Wanted::of(&config));
                 self.generation += 1;

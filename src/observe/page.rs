@@ -75,9 +75,11 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
         }
     }
     let notes: Vec<String> = report
-        .notes
+        .config
+        .problems
         .iter()
-        .map(|note| format!("{}: {}", note.path, note.cause))
+        .cloned()
+        .chain(report.notes.iter().map(|note| format!("{}: {}", note.path, note.cause)))
         .chain(report.deaf.iter().map(|deaf| format!("not listened to: {deaf}")))
         .chain(report.holders_unknown.iter().map(|error| format!("who holds what is not known: {error}")))
         .collect();
@@ -224,4 +226,61 @@ fn row(out: &mut String, device: &DeviceReport) -> fmt::Result {
     }
     let pods = device.holders.iter().map(|holder| format!("{} ({})", holder.pod, holder.container));
     writeln!(out, "<td>{}</tr>", Text(&pods.collect::<Vec<_>>().join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::{ConfigReport, HolderReport, NoteReport, PoolReport};
+
+    #[test]
+    fn nothing_that_others_wrote_becomes_markup() {
+        let evil = || "\"'><script>alert(1)</script>&<img src=x onerror=y>".to_owned();
+        let device = DeviceReport {
+            id: evil(),
+            pf_address: Some(evil()),
+            pf_names: vec![evil()],
+            driver: Some(evil()),
+            netdevs: vec![evil()],
+            resource: Some(evil()),
+            reason: Some(evil()),
+            holders: vec![HolderReport { pod: evil(), container: evil() }],
+            ..DeviceReport::default()
+        };
+        let routed =
+            DeviceReport { id: "x".to_owned(), default_route: Some(evil()), ..DeviceReport::default() };
+        let pool = PoolReport {
+            resource: evil(),
+            device_type: evil(),
+            allocation_policy: vec![evil()],
+            link: evil(),
+            refusal: Some(evil()),
+            is_unheard: true,
+            devices: 1,
+            ..PoolReport::default()
+        };
+        let report = Report {
+            version: evil(),
+            instance: evil(),
+            config: ConfigReport {
+                source: Some(evil()),
+                hash: Some(evil()),
+                error: Some(evil()),
+                problems: vec![evil()],
+                ..ConfigReport::default()
+            },
+            pools: vec![pool],
+            devices: vec![device, routed],
+            notes: vec![NoteReport { path: evil(), cause: evil() }],
+            deaf: vec![evil()],
+            holders_unknown: Some(evil()),
+            ..Report::default()
+        };
+        let page = render(&report);
+        assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+        // Whatever is quoted ends where the page ends it.
+        let hostile = page.matches("&quot;&#39;&gt;&lt;script&gt;").count();
+        assert_eq!(page.matches("alert(1)").count(), hostile);
+        assert!(hostile > 20, "{hostile}");
+    }
 }

@@ -46,6 +46,8 @@ pub struct ConfigReport {
     pub age_seconds: u64,
     /// The pools that have an error.
     pub refused: Vec<RefusedReport>,
+    /// Errors and warnings of what is served, each with its place.
+    pub problems: Vec<String>,
     /// Why what is there now cannot be used, so that the last good config is served on.
     pub error: Option<String>,
 }
