@@ -15,6 +15,9 @@ table{border-collapse:collapse;width:100%}th{font-weight:600;color:var(--dim)}
 th,td{border-bottom:1px solid var(--line);padding:.2rem .7rem .2rem 0;text-align:left;vertical-align:top}
 code{font:13px ui-monospace,monospace}.dim{color:var(--dim)}.good{color:var(--good)}.bad{color:var(--bad)}
 .good::before,.bad::before{content:'\\25CF\\00A0'}[title]{cursor:help;text-decoration:underline dotted}
+h3 .dim{font-weight:400}.functions{table-layout:fixed;overflow-wrap:anywhere}.functions th:nth-child(1){width:7%}
+.functions th:nth-child(2){width:14%}.functions th:nth-child(3),.functions th:nth-child(4){width:12%}
+.functions th:nth-child(5){width:24%}.functions th:nth-child(6){width:11%}
 ul{margin:.2rem 0;padding-left:1.2rem;white-space:pre-wrap}";
 
 /// The page for people.
@@ -192,7 +195,10 @@ fn group(out: &mut String, address: &str, members: &[&DeviceReport]) -> fmt::Res
     if shown.is_empty() {
         return Ok(());
     }
-    writeln!(out, "<table>\n<tr><th>function<th>address<th>driver<th>netdev<th>pool<th>health<th>pod</tr>")?;
+    writeln!(
+        out,
+        "<table class=\"functions\">\n<tr><th>function<th>address<th>driver<th>netdev<th>pool<th>health<th>pod</tr>"
+    )?;
     for device in shown {
         row(out, device)?;
     }

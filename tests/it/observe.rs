@@ -132,7 +132,7 @@ async fn a_bad_config_is_visible_until_it_is_good_again_and_the_last_one_is_serv
     );
     let only_a = r#"{"resourceList":[{"resourceName":"a","selectors":{"pciAddresses":["17:11.0"]}}]}"#;
     plugin.configure(only_a);
-    plugin.ready().await;
+    plugin.eventually("b is gone", |report| report.pools.len() == 1).await;
     let counted = |metrics: &str| {
         ["applied", "partly", "refused", "unchanged"].map(|outcome| {
             value(metrics, &format!("pcidp_config_reloads_total{{outcome=\"{outcome}\"}}")).unwrap()
@@ -173,6 +173,16 @@ async fn metrics_are_openmetrics_with_units_and_labels_of_this_config_only() {
         (family, !line.starts_with('#'), *line)
     });
     insta::assert_snapshot!("metrics", lines.join("\n"));
+    let readme = include_str!("../../README.md");
+    for line in page.body.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        assert!(readme.contains(&format!("`{name}{suffix}`")), "the README does not name {name}{suffix}");
+    }
     plugin.configure(r#"{"resourceList":[]}"#);
     plugin.eventually("no pool is left", |report| report.pools.is_empty()).await;
     let gone = async {
