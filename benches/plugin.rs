@@ -169,7 +169,7 @@ impl Served {
         let files = DeviceInfoDirectory::new(directory.join("devinfo"));
         let service = Arc::new(PoolService::new(
             host.clone(),
-            Outputs { device_info: files, cdi: None, views: None },
+            Outputs { device_info: files, cdi: None, kubelet: directory.to_owned(), views: None },
             pool,
         ));
         let list = watch::Sender::new(DeviceList::from([]));

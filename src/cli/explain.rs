@@ -7,7 +7,7 @@ use serde_json::json;
 use super::args::{ExplainArguments, OutputFormat};
 use super::devices::{DeviceReport, kind, names, of_host, pool_of, write_warnings};
 use super::{ConfigFile, Failure, Outcome, host, table};
-use crate::host::find;
+use crate::host::{HostRoot, find};
 use crate::model::{Device, DeviceId, Inventory, PciAddress};
 use crate::pool::{DeviceExplanation, PoolExplanation, Pools, Step, Warning, explain_device, explain_pool};
 
@@ -35,10 +35,27 @@ pub(super) fn explain(arguments: &ExplainArguments, out: &mut dyn Write) -> Outc
     let Some(explanation) = explanation else { return Ok(()) };
     let members: Vec<DeviceId> = explanation.members.iter().map(|(id, _)| id.clone()).collect();
     let warnings = about(&inventory, &members);
+    let mut explanation = explanation;
+    if members.is_empty()
+        && config.checked.config.pools.get(position).is_some_and(|pool| pool.may_hold_engines())
+        && is_without_engines(&host, &inventory)
+    {
+        explanation.sentence.push_str(NO_ENGINES);
+    }
     match json {
         true => pool_json(&explanation, &warnings, out),
         false => Ok(pool_text(&explanation, &warnings, &inventory, out)?),
     }
+}
+
+/// What a person with a Kunpeng server can do about it.
+const NO_ENGINES: &str = " The host has the kernel's part of KAE (/sys/class/uacce) and not one engine: they show up on the \
+PCI bus only with a KAE licence, and where the firmware has them switched on.";
+
+/// Whether drivers of engines are there and engines are not.
+fn is_without_engines(host: &HostRoot, inventory: &Inventory) -> bool {
+    host.list("/sys/class/uacce").is_ok_and(|entries| entries.is_empty())
+        && !inventory.devices().iter().any(|device| device.is_kae_engine())
 }
 
 /// The warnings that tell of one of these devices.

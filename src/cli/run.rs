@@ -47,6 +47,8 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
     let kubelet = &arguments.kubelet_root_dir;
     let options = daemon::Options {
         source: Some(source),
+        problems: loaded.problem_lines(),
+        text: loaded.text,
         manner: match arguments.registration {
             Registration::Watcher => daemon::Manner::Watcher(kubelet.join("plugins_registry")),
             Registration::Auto | Registration::Direct => daemon::Manner::Direct,
@@ -70,7 +72,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         let mut hang_up = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
             while hang_up.recv().await.is_some() {
-                tracing::info!(signal = "SIGHUP", "reading the config again");
+                tracing::info!(signal = "SIGHUP", "reading the config again, and looking at the machine");
                 reload.notify_one();
             }
         });

@@ -104,9 +104,6 @@ fn explanation(field: &Field) -> String {
     if let Kind::Word(words) | Kind::List(Entry::Word(words)) = field.kind {
         text.push_str(&format!(" One of {}.", words().join(", ")));
     }
-    if !field.supported {
-        text.push_str(" Not supported yet.");
-    }
     text
 }
 

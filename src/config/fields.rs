@@ -109,8 +109,6 @@ pub struct Field {
     pub example: &'static str,
     /// One line.
     pub meaning: &'static str,
-    /// Whether the plugin can do it yet.
-    pub supported: bool,
 }
 
 impl Field {
@@ -121,7 +119,7 @@ impl Field {
         example: &'static str,
         meaning: &'static str,
     ) -> Self {
-        Self { name, level, applies: ALL, kind, default: "null", example, meaning, supported: true }
+        Self { name, level, applies: ALL, kind, default: "null", example, meaning }
     }
 
     const fn only(self, applies: &'static [DeviceType]) -> Self {
@@ -130,10 +128,6 @@ impl Field {
 
     const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
-    }
-
-    const fn unsupported(self) -> Self {
-        Self { supported: false, ..self }
     }
 }
 
@@ -187,15 +181,12 @@ pub static FIELDS: &[Field] = &[
         "How many containers may share one device.")
         .only(ACCELERATOR).default("1"),
     pool("waitFor", Kind::Object(Level::WaitFor), r#"{"devices": 8, "timeout": "10m"}"#,
-        "Advertise nothing until so many devices are there, or the time is up.")
-        .unsupported(),
+        "Advertise nothing until so many devices are there, or the time is up."),
     pool("settle", Kind::Duration(Duration::ZERO, seconds(60)), r#""1s""#,
         "How long a device that appears must be still before it is advertised.")
-        .unsupported()
         .default(r#""1s""#),
     pool("preStartCheck", Kind::Flag, "true",
         "Check a device again before each container start, which then needs a running plugin.")
-        .unsupported()
         .default("false"),
     pool("vfio", Kind::Word(VfioMode::words), r#""group""#,
         "Which VFIO interface is handed over.")
@@ -253,15 +244,12 @@ pub static FIELDS: &[Field] = &[
 
     Field::new(Level::Health, "link", Kind::Word(LinkHealth::words), r#""ignore""#,
         "How the link is judged.")
-        .unsupported()
         .default(r#""carrier""#),
     Field::new(Level::Health, "downAfter", Kind::Duration(Duration::ZERO, seconds(3600)), r#""5s""#,
         "How long a link must be down.")
-        .unsupported()
         .default(r#""5s""#),
     Field::new(Level::Health, "upAfter", Kind::Duration(Duration::ZERO, seconds(3600)), r#""1s""#,
         "How long a link must be up again.")
-        .unsupported()
         .default(r#""1s""#),
 
     Field::new(Level::WaitFor, "devices", Kind::Count(1, 100_000), "8",

@@ -166,7 +166,7 @@ impl Reader {
         self.warning_at(path, key_span, message);
     }
 
-    /// Leaves out the keys that the device type does not have, and names the ones that cannot be done yet.
+    /// Leaves out the keys that the device type does not have.
     pub(super) fn applicable<'v>(&mut self, mut keys: Keys<'v>) -> Keys<'v> {
         keys.0.retain(|(field, at)| {
             let asks = !is_default(field, at.value);
@@ -176,9 +176,6 @@ impl Reader {
             {
                 self.not_applicable(field, at, device_type);
                 return false;
-            }
-            if !field.supported && asks {
-                self.unsupported(field.name, at);
             }
             true
         });
@@ -199,10 +196,6 @@ impl Reader {
                 ),
             ),
         }
-    }
-
-    fn unsupported(&mut self, what: &str, at: &At<'_>) {
-        self.error(at, format!("`{what}` is not supported yet; leave it out"));
     }
 
     pub(super) fn text<'v>(&mut self, key: Key<'_, 'v>) -> Option<(&'v str, At<'v>)> {

@@ -26,6 +26,10 @@ pub struct Options {
     pub config: Config,
     /// Where another config may come from.
     pub source: Option<ConfigSource>,
+    /// The text from which the config was read.
+    pub text: String,
+    /// What is wrong with it, a line each.
+    pub problems: Vec<String>,
     /// Where the kubelet listens, and where the pools' sockets go.
     pub device_plugin_directory: PathBuf,
     /// How the kubelet learns of pools.
@@ -42,7 +46,7 @@ pub struct Options {
     pub scan_every: Duration,
     /// Somebody thinks that the machine has changed.
     pub look_again: Arc<Notify>,
-    /// Somebody wants the config to be read again.
+    /// Somebody wants the config to be read again, and the machine to be looked at.
     pub reload: Arc<Notify>,
 }
 
@@ -53,6 +57,8 @@ impl Options {
             host,
             config,
             source: None,
+            text: String::new(),
+            problems: Vec::new(),
             device_plugin_directory: device_plugin_directory.into(),
             manner: Manner::Direct,
             podresources: None,

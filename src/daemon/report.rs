@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::registrar::Verdicts;
 use super::source::Loaded;
 use super::{Manner, Options, PoolState, State};
-use crate::config::{Problem, RefusedPool, Severity};
+use crate::config::RefusedPool;
 use crate::kubelet::{Instance, OwnSocket, SocketIdentity};
 use crate::model::{Device, Function, Health, Inventory, Note, ResourceName, stable_hash};
 use crate::observe::{
@@ -35,15 +35,15 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(loaded: Option<&Loaded>) -> Self {
+    pub(super) fn new(options: &Options) -> Self {
         let now = Instant::now();
         Self {
             verdicts: Verdicts::default(),
             deaf: Vec::new(),
             started: now,
             kubelet: None,
-            hash: loaded.map(|loaded| hash(&loaded.text)),
-            problems: loaded.map(problems).unwrap_or_default(),
+            hash: options.source.as_ref().map(|_| hash(&options.text)),
+            problems: options.problems.clone(),
             read: now,
             unusable: None,
             scanned: None,
@@ -75,7 +75,7 @@ impl Record {
     pub(super) fn applied(&mut self, loaded: &Loaded) {
         let refused = &loaded.checked.config.refused;
         self.verdicts.metrics.reload(if refused.is_empty() { Reload::Applied } else { Reload::Partly });
-        (self.hash, self.problems) = (Some(hash(&loaded.text)), problems(loaded));
+        (self.hash, self.problems) = (Some(hash(&loaded.text)), loaded.problem_lines());
         (self.read, self.unusable) = (Instant::now(), None);
     }
 
@@ -103,19 +103,6 @@ impl Record {
             }
         }
     }
-}
-
-/// As compilers write them.
-fn problems(loaded: &Loaded) -> Vec<String> {
-    let path = loaded.shown();
-    let line = |problem: &Problem| {
-        let severity = match problem.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        format!("{path}:{}:{}: {severity}: {}", problem.line, problem.column, problem.message)
-    };
-    loaded.checked.problems.iter().map(line).collect()
 }
 
 fn hash(text: &str) -> String {

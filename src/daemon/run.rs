@@ -85,7 +85,10 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
                 daemon.look();
             }
             () = daemon.options.look_again.notified() => daemon.look(),
-            () = daemon.options.reload.notified() => daemon.reload(true),
+            () = daemon.options.reload.notified() => {
+                daemon.reload(true);
+                daemon.look();
+            }
             () = new_config(config.as_mut()) => daemon.reload(false),
             Some(question) = status.asked() => {
                 status.answer(question, &daemon.state, &daemon.record, &daemon.options);
@@ -164,7 +167,7 @@ struct Daemon {
     looking: Option<bool>,
     notes: Vec<Note>,
     /// The text of the last config that was read, good or bad.
-    text: Option<String>,
+    text: String,
     /// What running containers were given has been made again.
     restored: bool,
     /// What is told of how things went.
@@ -192,8 +195,7 @@ impl Drop for Served {
 impl Daemon {
     fn new(options: Options, messages: mpsc::UnboundedSender<Message>) -> Self {
         let post = Post(messages);
-        let loaded = options.source.as_ref().and_then(|source| source.load().ok());
-        let record = Record::new(loaded.as_ref());
+        let record = Record::new(&options);
         let verdicts = record.verdicts.clone();
         let mut daemon = Self {
             started: Instant::now(),
@@ -212,7 +214,7 @@ impl Daemon {
             wake_at: None,
             looking: None,
             notes: Vec::new(),
-            text: loaded.map(|loaded| loaded.text),
+            text: options.text.clone(),
             restored: false,
             record,
             options,
@@ -237,6 +239,7 @@ impl Daemon {
             let outputs = Outputs {
                 device_info: self.options.device_info.clone(),
                 cdi: self.options.cdi.clone(),
+                kubelet: self.options.device_plugin_directory.clone(),
                 views: filtered.then(|| views.clone()),
             };
             let served = self.served.entry(number).or_insert_with(|| {
@@ -290,9 +293,7 @@ impl Daemon {
         let (host, post, known) = (self.options.host.clone(), self.post.clone(), self.text.clone());
         let held = self.state.held().clone();
         tokio::task::spawn_blocking(move || match source.load() {
-            Ok(loaded) if known.as_deref() == Some(loaded.text.as_str()) => {
-                post.send(Message::ReadAgain(Ok(()), asked));
-            }
+            Ok(loaded) if known == loaded.text => post.send(Message::ReadAgain(Ok(()), asked)),
             Ok(loaded) => {
                 let mut wanted = Wanted::of(&loaded.checked.config);
                 if let Held::Known(held) = held {
@@ -323,7 +324,7 @@ impl Daemon {
                 }
             }
             Message::Read(loaded, inventory) => {
-                if self.text.as_ref() == Some(&loaded.text) {
+                if self.text == loaded.text {
                     return;
                 }
                 loaded.tell();
@@ -334,7 +335,7 @@ impl Daemon {
                 );
                 self.record.applied(&loaded);
                 let config = over(loaded.checked.config, self.state.config());
-                self.text = Some(loaded.text);
+                self.text = loaded.text;
                 self.wanted = Arc::new(Wanted::of(&config));
                 self.generation += 1;
                 self.tell_notes(&inventory);

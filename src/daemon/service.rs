@@ -1,7 +1,7 @@
 //! What an endpoint asks of its pool.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
 use crate::handout::{Manner, SharedNodes, handout, nodes};
 use crate::host::{self, HostRoot};
-use crate::kubelet::{PluginOptions, Refusal};
+use crate::kubelet::{self, Holding, PluginOptions, Refusal};
 use crate::model::{Device, DeviceNode, Handout, Health, Mount};
 use crate::observe::{ALLOCATED, Metrics};
 use crate::pool::{
@@ -23,6 +23,8 @@ pub struct Outputs {
     pub device_info: DeviceInfoDirectory,
     /// CDI specs, where devices are handed over through CDI.
     pub cdi: Option<CdiDirectory>,
+    /// The kubelet's directory of sockets, whose checkpoint says what containers were given.
+    pub kubelet: PathBuf,
     /// Views of `/sys/class/uacce`, where containers see their own engines only.
     pub views: Option<UacceViews>,
 }
@@ -294,6 +296,30 @@ impl PoolService {
     }
 }
 
+impl PoolService {
+    /// Whether the nodes that a container was given are those of its devices still. The kubelet gives them again whenever it
+    /// starts the container, and does not ask; a number of a group may be another device's by then.
+    fn still_has(&self, pool: &Pool, ids: &[String], nodes: &BTreeSet<String>) -> Result<(), Refusal> {
+        let resource = pool.config.resource.to_string();
+        // Where it is not known what a container was given, there is nothing to compare.
+        let Ok(holdings) = kubelet::holdings_from_checkpoint(&self.outputs().kubelet) else { return Ok(()) };
+        let is_it = |holding: &&Holding| {
+            holding.resource == resource && ids.iter().all(|id| holding.ids.contains(id))
+        };
+        let Some(holding) = holdings.iter().find(is_it) else { return Ok(()) };
+        match holding.nodes.iter().find(|node| !nodes.contains(*node)) {
+            None => Ok(()),
+            Some(node) => Err(Refusal::NotReady {
+                id: ids.join(","),
+                reason: format!(
+                    "the container was given {node}, which is not its device's any more; delete the pod, and its \
+                     successor gets the right one"
+                ),
+            }),
+        }
+    }
+}
+
 impl crate::kubelet::Pool for PoolService {
     fn options(&self) -> PluginOptions {
         let config = &self.pool().config;
@@ -326,10 +352,14 @@ impl crate::kubelet::Pool for PoolService {
 
     fn pre_start(&self, ids: &[String]) -> Result<(), Refusal> {
         let pool = self.pool();
+        let shared = self.shared_nodes(&pool);
+        let mut nodes = BTreeSet::new();
         for member in Self::members(&pool, ids)? {
-            self.current(&pool, member)?;
+            let device = self.current(&pool, member)?;
+            let now = crate::handout::nodes(&pool.config, &device, pool.selector(member), shared);
+            nodes.extend(now.into_iter().map(|node| node.host));
         }
-        Ok(())
+        self.still_has(&pool, ids, &nodes)
     }
 }
 

@@ -149,6 +149,8 @@ pub struct Holding {
     /// Full names of the CDI devices that it was given, sorted. The kubelet gives them again whenever it starts the
     /// container.
     pub cdi_devices: Vec<String>,
+    /// Paths on the host of the nodes that it was given.
+    pub nodes: Vec<String>,
 }
 
 /// Reads the checkpoint of the kubelet's device manager. No file means that nothing is held.
@@ -166,25 +168,33 @@ pub fn holdings_from_checkpoint(device_plugins: &Path) -> Result<Vec<Holding>, H
     };
     let checkpoint: Checkpoint =
         serde_json::from_slice(&text).map_err(|source| HoldersError::Form { path, source })?;
-    let holding = |entry: Entry| Holding {
-        holder: Holder { pod: entry.pod_uid, container: entry.container_name },
-        resource: entry.resource_name,
-        ids: entry.device_ids.unwrap_or_default().into_values().flatten().flatten().collect(),
-        cdi_devices: entry.alloc_resp.as_deref().map(cdi_devices).unwrap_or_default(),
+    let holding = |entry: Entry| {
+        let answer = entry.alloc_resp.as_deref().map(answer).unwrap_or_default();
+        Holding {
+            holder: Holder { pod: entry.pod_uid, container: entry.container_name },
+            resource: entry.resource_name,
+            ids: entry.device_ids.unwrap_or_default().into_values().flatten().flatten().collect(),
+            cdi_devices: cdi_devices(&answer),
+            nodes: answer.devices.into_iter().map(|node| node.host_path).collect(),
+        }
     };
     Ok(checkpoint.data.pod_device_entries.unwrap_or_default().into_iter().map(holding).collect())
 }
 
+/// What the plugin once answered, as the kubelet keeps it.
+fn answer(text: &str) -> ContainerAllocateResponse {
+    let bytes = BASE64_STANDARD.decode(text).unwrap_or_default();
+    ContainerAllocateResponse::decode(bytes.as_slice()).unwrap_or_default()
+}
+
 /// The CDI devices in an answer: those of its field, and those of its annotations.
-fn cdi_devices(answer: &str) -> Vec<String> {
+fn cdi_devices(answer: &ContainerAllocateResponse) -> Vec<String> {
     /// <https://github.com/cncf-tags/container-device-interface/blob/main/pkg/cdi/annotations.go>
     const ANNOTATION: &str = "cdi.k8s.io/";
-    let bytes = BASE64_STANDARD.decode(answer).unwrap_or_default();
-    let answer = ContainerAllocateResponse::decode(bytes.as_slice()).unwrap_or_default();
     let annotated = answer.annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION));
     let mut names: Vec<String> =
         annotated.flat_map(|(_, value)| value.split(',')).map(|name| name.trim().to_owned()).collect();
-    names.extend(answer.cdi_devices.into_iter().map(|device| device.name));
+    names.extend(answer.cdi_devices.iter().map(|device| device.name.clone()));
     names.retain(|name| !name.is_empty());
     names.sort();
     names.dedup();

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Who was freed when, so that a device which has just been freed is given out last: its last owner may not have let go of
 /// it in every place yet.
 ///
-/// The kubelet tells nobody that a device was freed. It is learnt from what it offers, and from what containers hold.
+/// The kubelet tells nobody that a device was freed. It is learnt from what it offers, and from what containers hold. A
+/// device that containers share has one place, whatever the share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Freed {
     held: BTreeSet<String>,
@@ -16,7 +17,7 @@ pub struct Freed {
 impl Freed {
     /// A container got these.
     pub fn take<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>) {
-        for id in ids {
+        for id in ids.into_iter().map(device) {
             self.order.remove(id);
             self.held.insert(id.to_owned());
         }
@@ -24,13 +25,16 @@ impl Freed {
 
     /// Nobody holds these now; of the others it is not known.
     pub fn free<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>) {
-        let freed: Vec<&str> = ids.into_iter().filter(|&id| self.held.contains(id)).collect();
+        // A free share does not say that the others are.
+        let freed: Vec<&str> =
+            ids.into_iter().filter(|&id| device(id) == id && self.held.contains(id)).collect();
         self.release(freed.into_iter().map(str::to_owned).collect());
     }
 
     /// Containers hold exactly these now, as podresources or the checkpoint tells.
     pub fn hold(&mut self, held: &BTreeSet<String>) {
-        let freed = self.held.difference(held).cloned().collect();
+        let held: BTreeSet<String> = held.iter().map(|id| device(id).to_owned()).collect();
+        let freed = self.held.difference(&held).cloned().collect();
         self.release(freed);
         self.take(held.iter().map(String::as_str));
     }
@@ -49,8 +53,13 @@ impl Freed {
 
     /// The place of a device: the greater, the later it was freed; 0 for one that nobody was seen to have.
     pub fn place(&self, id: &str) -> u64 {
-        self.order.get(id).copied().unwrap_or_default()
+        self.order.get(device(id)).copied().unwrap_or_default()
     }
+}
+
+/// The device of a share, `<id>::<k>`.
+fn device(id: &str) -> &str {
+    id.split_once("::").map_or(id, |(id, _)| id)
 }
 
 #[cfg(test)]
@@ -74,6 +83,17 @@ mod tests {
         assert_eq!(freed.place("b"), 0);
         freed.free(["b", "c"]);
         assert!(freed.place("a") < freed.place("b") && freed.place("b") == freed.place("c"));
+    }
+
+    #[test]
+    fn a_shared_device_is_free_when_nobody_holds_a_share_of_it() {
+        let mut freed = Freed::default();
+        freed.take(["a::0", "b::0"]);
+        freed.free(["a::1"]);
+        assert_eq!(freed.place("a::1"), 0);
+        freed.hold(&set(&["b"]));
+        assert!(freed.place("a::0") > 0 && freed.place("a::0") == freed.place("a::1"));
+        assert_eq!(freed.place("b::1"), 0);
     }
 
     #[test]

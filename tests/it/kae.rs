@@ -208,7 +208,7 @@ async fn engines_without_an_smmu_are_handed_out_unless_the_pool_refuses() {
     assert_eq!(only(&crate::node::host("kunpeng-920"), &format!(r#"{HPRE},"allowNoIommu":false"#)).len(), 3);
 }
 
-// KAE-06, HLT-06
+// KAE-06, KAE-09, HLT-06
 #[tokio::test]
 async fn an_isolated_engine_is_unhealthy_with_its_vfs_until_it_is_not() {
     let host = host("kunpeng-920-isolated");
@@ -320,4 +320,119 @@ fn an_engine_on_another_driver_is_not_mixed_into_the_pool() {
     bind(&host, "0000:79:00.1", Some("pci-stub"));
     assert_eq!(offered(&host, ENGINES)["hpre"], ["0000:79:00.2", "0000:b9:00.0"]);
     assert!(recorded("kunpeng-920").contains("vfio-pci"));
+}
+
+/// The names in the view that an answer mounts.
+fn view(answer: &crate::node::Answer) -> Vec<String> {
+    let [(view, class)] = &answer.mounts[..] else { panic!("{:?}", answer.mounts) };
+    assert_eq!(class.to_str(), Some("/sys/class/uacce"));
+    let entries = fs::read_dir(view).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+// KAE-05
+#[tokio::test]
+async fn a_container_with_two_engines_has_one_view_of_both() {
+    let node = Node::with_pool(&host("kunpeng-920"), HPRE).await;
+    let answer = node.allocate(&["0000:b9:00.0", "0000:79:00.2"]).await.unwrap();
+    assert_eq!(view(&answer), ["hisi_hpre-3", "hisi_hpre-7"]);
+    let again = node.allocate(&["0000:79:00.2", "0000:b9:00.0"]).await.unwrap();
+    assert_eq!(again.mounts, answer.mounts, "the view is that of the devices, in whatever order");
+    node.stop().await;
+}
+
+// KAE-05
+#[tokio::test]
+async fn a_view_is_a_mount_of_the_answer_also_with_cdi() {
+    let text = format!(r#"{{"resourceList":[{{"resourceName":"r",{HPRE}}}]}}"#);
+    let mode = pcidp::handout::CdiMode { field: true, annotations: true };
+    let node = Node::start_with(&host("kunpeng-920"), config(&text), Some(mode)).await;
+    node.eventually("the pool", |state| state.allocatable(POOL) > 0).await;
+    let answer = node.allocate(&["0000:79:00.2"]).await.unwrap();
+    assert_eq!(view(&answer), ["hisi_hpre-7"]);
+    assert!(answer.nodes.is_empty());
+    assert_eq!(answer.cdi_devices, ["x.io/pcidp-r=0000:79:00.2"]);
+    node.stop().await;
+}
+
+// KAE-02, KAE-05
+#[tokio::test]
+async fn the_view_of_a_running_container_follows_engines_that_were_renumbered_while_no_plugin_ran() {
+    let host = host("kunpeng-920");
+    let mut node = Node::with_pool(&host, HPRE).await;
+    let answer = node.allocate(&["0000:79:00.1"]).await.unwrap();
+    assert_eq!(view(&answer), ["hisi_hpre-6"]);
+    node.holds(&[(POOL, &["0000:79:00.1"])]);
+    let uacce = function(&host, "0000:79:00.1").join("uacce");
+    fs::rename(uacce.join("hisi_hpre-6"), uacce.join("hisi_hpre-11")).unwrap();
+    let class = host.path().join("sys/class/uacce");
+    let target = fs::read_link(class.join("hisi_hpre-6")).unwrap().display().to_string();
+    crate::machine::link(&class.join("hisi_hpre-11"), &target.replace("hisi_hpre-6", "hisi_hpre-11"));
+    fs::remove_file(class.join("hisi_hpre-6")).unwrap();
+    make_node(&host, "/dev/hisi_hpre-11");
+    node.restart_plugin().await;
+    node.until("the view has the new name", |_| view(&answer) == ["hisi_hpre-11"]).await;
+    node.stop().await;
+}
+
+// KAE-05
+#[tokio::test]
+async fn what_a_pool_says_of_the_view_counts() {
+    let host = host("kunpeng-920");
+    let whole = Node::with_pool(&host, &format!(r#"{HPRE},"uacceView":"host""#)).await;
+    assert!(whole.allocate(&["0000:79:00.1"]).await.unwrap().mounts.is_empty());
+    whole.stop().await;
+    let text = format!(
+        r#"{{"resourceList":[{{"resourceName":"r",{HPRE},"uacceView":"filtered"}},
+        {{"resourceName":"sec","deviceType":"accelerator","selectors":{{"drivers":["hisi_sec2"]}}}}]}}"#
+    );
+    let node = Node::start(&host, config(&text)).await;
+    node.eventually("the pool", |state| state.allocatable(POOL) > 0).await;
+    assert_eq!(view(&node.allocate(&["0000:79:00.1"]).await.unwrap()), ["hisi_hpre-6"]);
+    node.stop().await;
+}
+
+// KAE-02
+#[test]
+fn whatever_vanishes_from_an_engine_during_a_scan_the_others_are_found() {
+    let host = host("kunpeng-920");
+    let before = offered(&host, ENGINES);
+    let directory = function(&host, "0000:79:00.1");
+    for entry in fs::read_dir(&directory).unwrap() {
+        let (place, aside) = (entry.unwrap().path(), host.path().join("aside"));
+        fs::rename(&place, &aside).unwrap();
+        let after = offered(&host, ENGINES);
+        for (pool, ids) in &before {
+            for id in ids.iter().filter(|id| *id != "0000:79:00.1") {
+                assert!(after[pool].contains(id), "{id} is gone without {}", place.display());
+            }
+        }
+        fs::rename(&aside, &place).unwrap();
+    }
+    crate::machine::unplug(&host, "0000:79:00.1");
+    assert_eq!(offered(&host, ENGINES)["hpre"], ["0000:79:00.2", "0000:b9:00.0"]);
+}
+
+// KAE-07
+#[test]
+fn a_server_with_the_drivers_and_without_an_engine_is_told_of_the_licence() {
+    let place = tempfile::tempdir().unwrap();
+    for directory in ["sys/bus/pci/devices", "sys/class/uacce"] {
+        fs::create_dir_all(place.path().join(directory)).unwrap();
+    }
+    let explained = || {
+        let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_pcidp"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["explain", "kae.hpre", "--config-file", "examples/kae-hpre.json", "--host-root"])
+            .arg(place.path())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(explained().contains("only with a KAE licence"), "{}", explained());
+    fs::remove_dir(place.path().join("sys/class/uacce")).unwrap();
+    assert!(!explained().contains("licence"), "a host without the drivers is no Kunpeng server");
 }

@@ -3,21 +3,25 @@
 
 mod allocate;
 mod cdi;
+mod chaos;
 mod cli;
 mod config;
 mod deployments;
 mod devlink;
 mod discovery;
+mod events;
 mod house;
 mod kae;
 mod kinds;
 mod life;
+mod live;
 mod logs;
 mod machine;
 mod names;
 mod node;
 mod observe;
 mod observed;
+mod offer;
 mod page;
 mod peer;
 mod prefer;

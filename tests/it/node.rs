@@ -38,11 +38,14 @@ pub(crate) struct Node {
     pub(crate) look_again: Arc<Notify>,
     host: HostRoot,
     config: config::Config,
-    cdi: Option<CdiMode>,
+    tune: Tune,
     stop: Option<oneshot::Sender<()>>,
     plugin: JoinHandle<Result<(), RunError>>,
     directory: TempDir,
 }
+
+/// Changes what the daemon is given, each time that it is started.
+type Tune = Arc<dyn Fn(&mut daemon::Options)>;
 
 /// What one container received.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,16 +75,30 @@ impl Answer {
 
 impl Node {
     pub(crate) async fn start(host: &HostRoot, config: config::Config) -> Self {
-        Self::start_with(host, config, None).await
+        Self::start_tuned(host, config, |_| {}).await
     }
 
     /// A node that hands devices over through CDI.
     pub(crate) async fn start_with(host: &HostRoot, config: config::Config, cdi: Option<CdiMode>) -> Self {
+        Self::start_tuned(host, config, move |options| {
+            let directory = options.device_plugin_directory.join("cdi");
+            options.cdi = cdi.map(|mode| CdiDirectory::new(directory, mode));
+        })
+        .await
+    }
+
+    /// A node whose daemon is given something else.
+    pub(crate) async fn start_tuned(
+        host: &HostRoot,
+        config: config::Config,
+        tune: impl Fn(&mut daemon::Options) + 'static,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let kubelet = StandIn::start(directory.path()).await.unwrap();
         let look_again = Arc::new(Notify::new());
-        let (stop, plugin) = run(host, &config, cdi, directory.path(), &look_again);
-        Self { kubelet, look_again, host: host.clone(), config, cdi, stop, plugin, directory }
+        let tune: Tune = Arc::new(tune);
+        let (stop, plugin) = run(host, &config, &tune, directory.path(), &look_again);
+        Self { kubelet, look_again, host: host.clone(), config, tune, stop, plugin, directory }
     }
 
     /// A node with one pool, `x.io/r`, that has streamed at least one device.
@@ -94,9 +111,14 @@ impl Node {
 
     /// Ends the daemon and starts another one in its place.
     pub(crate) async fn restart_plugin(&mut self) {
-        let (stop, plugin) = run(&self.host, &self.config, self.cdi, self.directory.path(), &self.look_again);
+        let (stop, plugin) = self.another();
         drop(std::mem::replace(&mut self.stop, stop));
         std::mem::replace(&mut self.plugin, plugin).await.unwrap().unwrap();
+    }
+
+    /// Starts another daemon beside the first.
+    pub(crate) fn another(&self) -> (Option<oneshot::Sender<()>>, JoinHandle<Result<(), RunError>>) {
+        run(&self.host, &self.config, &self.tune, self.directory.path(), &self.look_again)
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -227,17 +249,17 @@ impl Node {
 fn run(
     host: &HostRoot,
     config: &config::Config,
-    cdi: Option<CdiMode>,
+    tune: &Tune,
     directory: &Path,
     look_again: &Arc<Notify>,
 ) -> (Option<oneshot::Sender<()>>, JoinHandle<Result<(), RunError>>) {
-    let options = daemon::Options {
+    let mut options = daemon::Options {
         device_info: DeviceInfoDirectory::new(directory.join("devinfo")),
-        cdi: cdi.map(|mode| CdiDirectory::new(directory.join("cdi"), mode)),
         scan_every: Duration::from_secs(3600),
         look_again: Arc::clone(look_again),
         ..daemon::Options::new(host.clone(), config.clone(), directory)
     };
+    tune(&mut options);
     let (stop, stopped) = oneshot::channel::<()>();
     let plugin = tokio::spawn(daemon::run(options, async {
         let _ = stopped.await;

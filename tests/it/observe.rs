@@ -3,10 +3,8 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use pcidp::config::WaitFor;
 use pcidp::daemon::Options;
 use pcidp::observe::Report;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -90,16 +88,12 @@ async fn a_pool_without_a_device_is_ready_and_one_that_waits_is_not() {
     let plugin = Observed::start(&host("demo"), empty).await;
     let report = plugin.ready().await;
     assert_eq!(report.pools[0].link, "waiting for a device");
-    plugin.stop().await;
-    let wait = |mut options: Options| {
-        let mut pool = (*options.config.pools[0]).clone();
-        pool.wait_for = Some(WaitFor { devices: 9, timeout: WaitFor::TIMEOUT });
-        options.config.pools[0] = Arc::new(pool);
-        options
-    };
-    let config = r#"{"resourceList":[{"resourceName":"r","selectors":{"drivers":["iavf"]}}]}"#;
-    let plugin = Observed::start_with(&host("demo"), config, wait).await;
-    plugin.eventually("it waits", |report| report.pools.iter().any(|pool| pool.waits_for.is_some())).await;
+    plugin.configure(
+        r#"{"resourceList":[{"resourceName":"r","selectors":{"drivers":["iavf"]},"waitFor":{"devices":9},"settle":"0s"}]}"#,
+    );
+    plugin
+        .eventually("it waits", |report| report.pools[0].waits_for == Some(9) && report.pools[0].devices == 2)
+        .await;
     let page = plugin.get("/readyz").await;
     assert_eq!((page.status, page.body.as_str()), (503, "x.io/r waits for 9 devices and has 2\n"));
     plugin.stop().await;

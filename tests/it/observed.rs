@@ -51,12 +51,15 @@ impl Observed {
         let kubelet = StandIn::start(directory.path()).await.unwrap();
         let source = ConfigSource { place: Place::File(file), prefix: "x.io".to_owned() };
         let look_again = Arc::new(Notify::new());
+        let loaded = source.load().unwrap();
         let options = Options {
+            problems: loaded.problem_lines(),
+            text: loaded.text,
             device_info: DeviceInfoDirectory::new(directory.path().join("devinfo")),
             scan_every: Duration::from_secs(3600),
             http: Some("127.0.0.1:0".parse().unwrap()),
             look_again: Arc::clone(&look_again),
-            ..Options::new(host.clone(), source.load().unwrap().checked.config, directory.path())
+            ..Options::new(host.clone(), loaded.checked.config, directory.path())
         };
         let options = change(Options { source: Some(source), ..options });
         let (stop, stopped) = oneshot::channel::<()>();

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use super::machine::{PF0, PF1, PF2, PLAIN};
+use super::machine::{PF0, PF1, PF2, PLAIN, names};
 use super::node::{Node, node_of};
 use super::pools::{group, open_vfio};
 use super::{Machine, Outcome, Scenario, Trouble, scenario};
@@ -13,6 +13,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario!(Iommu, an_isolated_engine_is_not_allocatable),
     scenario!(Iommu, an_engine_without_a_node_is_not_allocatable),
     scenario!(Iommu, engines_come_back_under_new_numbers),
+    scenario!(Iommu, the_view_of_an_engine_resolves_over_the_kernels_own_class),
 ];
 
 const HPRE: (&str, &str) = (
@@ -105,6 +106,26 @@ fn engines_come_back_under_new_numbers(machine: &Machine) -> Outcome {
     assert_ne!(before, after);
     let answer = node.allocate("hpre", &[PF0]).unwrap();
     File::options().read(true).write(true).open(node_of(&answer, &after)).unwrap();
+    Ok(())
+}
+
+fn the_view_of_an_engine_resolves_over_the_kernels_own_class(machine: &Machine) -> Outcome {
+    const CLASS: &str = "/sys/class/uacce";
+    let vfs = make_all(machine)?;
+    let node = Node::start(&[HPRE]);
+    node.offers("hpre", &[PF0, PF1, &vfs[0], &vfs[1]]);
+    let answer = node.allocate("hpre", &[&vfs[0]]).unwrap();
+    let [mount] = &answer.mounts[..] else { panic!("{answer:#?}") };
+    assert_eq!((mount.container_path.as_str(), mount.read_only), (CLASS, true));
+    let name = machine.only(&vfs[0], "uacce")?;
+    machine.run("mount", &format!("--bind {} {CLASS}", mount.host_path))?;
+    let seen = names(CLASS);
+    // What libwd reads through the link.
+    let read = |attribute: &str| std::fs::read_to_string(format!("{CLASS}/{name}/{attribute}"));
+    let (api, numa_node) = (read("api"), read("device/numa_node"));
+    machine.run("umount", CLASS)?;
+    assert_eq!(seen, [name.as_str()]);
+    assert!(api.is_ok() && numa_node.is_ok(), "{api:?} {numa_node:?}");
     Ok(())
 }
 

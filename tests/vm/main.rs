@@ -9,6 +9,7 @@ mod canonical;
 mod engines;
 mod guest;
 mod harness;
+mod kinds;
 mod machine;
 mod node;
 mod pools;
@@ -55,7 +56,9 @@ use scenario;
 
 /// All scenarios in the order in which they run; the recordings want a machine that nobody has used.
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
-    [recordings::SCENARIOS, pools::SCENARIOS, uplink::SCENARIOS, engines::SCENARIOS].into_iter().flatten()
+    [recordings::SCENARIOS, pools::SCENARIOS, uplink::SCENARIOS, engines::SCENARIOS, kinds::SCENARIOS]
+        .into_iter()
+        .flatten()
 }
 
 impl Scenario {

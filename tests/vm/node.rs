@@ -76,6 +76,18 @@ impl Node {
         }
     }
 
+    /// Which of the available devices a container should get.
+    pub(crate) fn preferred(&self, resource: &str, available: &[&str], size: usize) -> Vec<String> {
+        let available: Vec<String> = available.iter().map(|&id| id.to_owned()).collect();
+        let name = format!("{PREFIX}/{resource}");
+        self.runtime.block_on(self.kubelet.preferred(&name, &available, &[], size)).unwrap()
+    }
+
+    /// What the plugin has said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
     /// Allocates devices to one container.
     pub(crate) fn allocate(
         &self,

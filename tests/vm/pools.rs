@@ -67,6 +67,7 @@ fn a_handed_out_group_opens_without_an_iommu(machine: &Machine) -> Outcome {
     let seen = group(machine, &vfs[1])?;
     let there = node_of(&answer, &seen);
     assert_eq!(there, seen.replace("/vfio/", "/vfio/noiommu-"));
+    assert!(node.log().contains("handed over without an IOMMU"), "{}", node.log());
     open_vfio(&there, &vfs[1]);
     Ok(())
 }

@@ -65,10 +65,14 @@ pub(super) fn eswitch_mode(device: &str) -> io::Result<Option<EswitchMode>> {
 /// is false.
 pub(super) fn enables_rdma(device: &str) -> io::Result<Option<bool>> {
     let answer = ask(device, PARAM_GET, &[(PARAM_NAME, "enable_rdma")])?;
-    let values = find(&answer, PARAM).and_then(|param| find(param, PARAM_VALUES));
-    Ok(values
-        .and_then(|values| find(values, PARAM_VALUE))
-        .map(|value| find(value, PARAM_VALUE_DATA).is_some()))
+    Ok(flag(&answer))
+}
+
+/// The value of a parameter that is a flag
+/// (`devlink_nl_param_value_fill_one` in <https://github.com/torvalds/linux/blob/master/net/devlink/param.c>).
+fn flag(answer: &[u8]) -> Option<bool> {
+    let value = find(find(find(answer, PARAM)?, PARAM_VALUES)?, PARAM_VALUE)?;
+    Some(find(value, PARAM_VALUE_DATA).is_some())
 }
 
 /// Asks about one device, `bus/name`. A kernel without devlink, a device without it and a driver that does not know the
@@ -199,6 +203,24 @@ mod tests {
         let found: Vec<_> =
             attributes(&message.attributes).map(|(kind, value)| (kind, text(value))).collect();
         assert_eq!(found, [(BUS_NAME, "pci".to_owned()), (DEVICE_NAME, "0000:17:00.0".to_owned())]);
+    }
+
+    /// An attribute that holds others.
+    fn nested(kind: u16, inside: &[u8]) -> Vec<u8> {
+        const NESTED: u16 = 0x8000;
+        let length = u16::try_from(4 + inside.len()).unwrap();
+        [&length.to_ne_bytes(), &(kind | NESTED).to_ne_bytes(), inside].concat()
+    }
+
+    #[test]
+    fn a_flag_is_true_by_being_there() {
+        const CMODE: u16 = 87;
+        let mode = nested(CMODE, &[1, 0, 0, 0]);
+        let answer = |value: &[u8]| nested(PARAM, &nested(PARAM_VALUES, &nested(PARAM_VALUE, value)));
+        assert_eq!(flag(&answer(&mode)), Some(false));
+        assert_eq!(flag(&answer(&[nested(PARAM_VALUE_DATA, &[]), mode].concat())), Some(true));
+        assert_eq!(flag(&nested(PARAM, &[])), None);
+        assert_eq!(flag(&[]), None);
     }
 
     proptest! {
