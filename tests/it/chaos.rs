@@ -95,6 +95,9 @@ impl World {
             .stderr(log)
             .spawn()
             .unwrap();
+        // A hang-up would end a program that has not come as far as to wait for it.
+        let is_up = |state: &State| state.allocatable("x.io/a") > 0;
+        kubelet.eventually("the plugin is up", is_up).await.unwrap();
         let there = (0..FUNCTIONS).collect();
         Self { host, place, kubelet, plugin, config: 0, there, deaf: false, slowest: Duration::ZERO }
     }
