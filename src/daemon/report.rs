@@ -8,10 +8,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::registrar::Verdicts;
-use super::source::Loaded;
+use super::source::{ConfigWatch, Loaded};
 use super::{Manner, Options, PoolState, State};
 use crate::config::RefusedPool;
-use crate::kubelet::{Instance, OwnSocket, SocketIdentity};
+use crate::host::Watch;
+use crate::kubelet::{Instance, OwnSocket, SocketIdentity, SocketWatch};
 use crate::model::{Device, Function, Health, Inventory, Note, ResourceName, stable_hash};
 use crate::observe::{
     self, Asker, ConfigReport, DeviceReport, Metrics, NoteReport, PoolReport, Question, RefusedReport,
@@ -107,6 +108,14 @@ impl Record {
 
 fn hash(text: &str) -> String {
     format!("{:016x}", stable_hash(text))
+}
+
+/// What is looked at now and then, because the kernel cannot tell of it.
+pub(super) fn deaf(machine: &Watch, sockets: &SocketWatch, config: Option<&ConfigWatch>) -> Vec<String> {
+    let inotify = |what: &str| format!("{what}: inotify of the node may be exhausted");
+    let sockets = sockets.is_polling().then(|| inotify("the kubelet's directory"));
+    let config = config.is_some_and(ConfigWatch::is_polling).then(|| inotify("the config's directory"));
+    machine.deaf.iter().cloned().chain(sockets).chain(config).collect()
 }
 
 /// Where the plugin tells of itself.

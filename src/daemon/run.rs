@@ -14,7 +14,7 @@ use super::endpoint::Endpoint;
 use super::holders;
 use super::pace::Pace;
 use super::registrar::{Announcement, Registrar, Told};
-use super::report::{Record, Status};
+use super::report::{Record, Status, deaf};
 use super::source::{ConfigWatch, Loaded, over};
 use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
 use crate::config::{Config, PoolConfig, UacceView};
@@ -56,7 +56,6 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let mut tick = interval(options.scan_every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut daemon = Daemon::new(options, events);
-    daemon.record.deaf.clone_from(&machine.deaf);
     let mut status = Status::new(&daemon.options, &daemon.instance, &daemon.record.verdicts.metrics);
     daemon.kubelet(sockets.sockets().get(KUBELET_SOCKET));
 
@@ -91,6 +90,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
             }
             () = new_config(config.as_mut()) => daemon.reload(false),
             Some(question) = status.asked() => {
+                daemon.record.deaf = deaf(&machine, &sockets, config.as_ref());
                 status.answer(question, &daemon.state, &daemon.record, &daemon.options);
             }
         }

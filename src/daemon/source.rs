@@ -188,7 +188,7 @@ pub fn over(new: Config, served: &Config) -> Config {
 pub(super) struct ConfigWatch {
     hint: Arc<Notify>,
     tick: Interval,
-    _watcher: Option<RecommendedWatcher>,
+    watcher: Option<RecommendedWatcher>,
 }
 
 impl ConfigWatch {
@@ -220,7 +220,12 @@ impl ConfigWatch {
         // The first tick is at once: what changed since the config was read must not be missed.
         let mut tick = interval(if watcher.is_some() { SLOW_LOOK } else { QUICK_LOOK });
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { hint, tick, _watcher: watcher }
+        Self { hint, tick, watcher }
+    }
+
+    /// Whether the file is read at intervals only.
+    pub(super) fn is_polling(&self) -> bool {
+        self.watcher.is_none()
     }
 
     /// Waits until the config may be another one. Safe to cancel.

@@ -71,7 +71,7 @@ pub async fn all(device_plugins: &Path) -> Vec<Found> {
         let process = stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|&process| process > 0);
         found.push(Found { path, stream, process, made: (metadata.mtime(), metadata.mtime_nsec()) });
     }
-    found.sort_by(|a, b| b.made.cmp(&a.made));
+    found.sort_by_key(|found| std::cmp::Reverse(found.made));
     found
 }
 

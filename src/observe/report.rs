@@ -218,3 +218,32 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::Holder;
+
+    #[test]
+    fn every_container_that_shares_a_device_is_told_and_the_device_counts_once() {
+        let device = |id: &str| DeviceReport {
+            id: id.to_owned(),
+            resource: Some("x.io/r".to_owned()),
+            ..DeviceReport::default()
+        };
+        let mut report = Report {
+            pools: vec![PoolReport { resource: "x.io/r".to_owned(), ..PoolReport::default() }],
+            devices: vec![device("0000:79:00.1"), device("0000:79:00.2")],
+            ..Report::default()
+        };
+        let holder = |pod: &str| Holder { pod: pod.to_owned(), container: "c".to_owned() };
+        let held = [("0000:79:00.1::0", "ns/b"), ("0000:79:00.1::1", "ns/a"), ("0000:79:00.1::2", "ns/a")];
+        let held = held.into_iter().map(|(id, pod)| (id.to_owned(), holder(pod))).collect();
+        let others = [("0000:79:00.2".to_owned(), holder("ns/c"))].into();
+        let holders = [("x.io/r".to_owned(), held), ("x.io/other".to_owned(), others)].into();
+        report.tell_holders(&holders);
+        let pods: Vec<&str> = report.devices[0].holders.iter().map(|holder| holder.pod.as_str()).collect();
+        assert_eq!((pods, report.pools[0].held), (vec!["ns/a", "ns/b"], 1));
+        assert!(report.devices[1].holders.is_empty());
+    }
+}
