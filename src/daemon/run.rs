@@ -65,6 +65,11 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         tokio::select! {
             biased;
             () = &mut shutdown => break,
+            // A storm of events must not make the probes think that nobody is there.
+            Some(question) = status.asked() => {
+                daemon.record.deaf = deaf(&machine, &sockets, config.as_ref());
+                status.answer(question, &daemon.state, &daemon.record, &daemon.options);
+            }
             Some(message) = received.recv() => daemon.receive(message),
             now = sockets.changed() => {
                 let kubelet = now.get(KUBELET_SOCKET);
@@ -89,10 +94,6 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
                 daemon.look();
             }
             () = new_config(config.as_mut()) => daemon.reload(false),
-            Some(question) = status.asked() => {
-                daemon.record.deaf = deaf(&machine, &sockets, config.as_ref());
-                status.answer(question, &daemon.state, &daemon.record, &daemon.options);
-            }
         }
     }
     daemon.stop().await;

@@ -69,3 +69,19 @@ impl Asker {
         tokio::time::timeout(ANSWER_LIMIT, ask).await.ok().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_hangs_or_is_gone_is_not_alive() {
+        let (asker, questions) = Asker::new(None, PathBuf::new());
+        let begun = tokio::time::Instant::now();
+        assert!(!asker.is_alive().await);
+        assert_eq!(begun.elapsed().as_secs(), ANSWER_LIMIT.as_secs());
+        assert!(asker.report().await.is_none());
+        drop(questions);
+        assert!(!asker.is_alive().await);
+    }
+}

@@ -4,7 +4,8 @@
 //! request, and ends after [`LONGEST`] whatever its peer does.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub async fn serve_socket(listener: UnixListener, site: Site) {
 /// Serves on an address, for ever. Where it cannot be had, tries again and again, and says so.
 pub async fn serve_address(wanted: SocketAddr, site: Site, state: watch::Sender<String>) {
     loop {
-        let bound = match TcpListener::bind(wanted).await {
+        let bound = match listen(wanted).await {
             Ok(listener) => listener.local_addr().map(|address| (listener, address)),
             Err(error) => Err(error),
         };
@@ -79,6 +80,19 @@ pub async fn serve_address(wanted: SocketAddr, site: Site, state: watch::Sender<
                 sleep(AGAIN).await;
             }
         }
+    }
+}
+
+/// Every address of a node without IPv6 is every one of IPv4.
+async fn listen(wanted: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(wanted).await {
+        Err(error)
+            if wanted.ip() == Ipv6Addr::UNSPECIFIED
+                && error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, wanted.port())).await
+        }
+        bound => bound,
     }
 }
 

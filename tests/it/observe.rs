@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -337,6 +338,29 @@ async fn of_two_instances_each_can_be_asked_and_another_containers_is_never_a_pr
             std::io::stderr().write_all(text.as_bytes()).unwrap();
         }
     }
+    other.kill().unwrap();
+    other.wait().unwrap();
+    plugin.stop().await;
+}
+
+// OBS-01
+#[tokio::test]
+async fn a_plugin_that_hangs_is_found_by_the_probe() {
+    let plugin = Observed::start(&host("demo"), TWO).await;
+    let first = plugin.ready().await.instance;
+    let mut other = second(&plugin);
+    while plugin.sockets().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let sockets = plugin.sockets();
+    let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().replace("status-", "");
+    let hangs = sockets.iter().map(name).find(|name| *name != first).unwrap();
+    let stopped = nix::unistd::Pid::from_raw(other.id().try_into().unwrap());
+    nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let output = plugin.status(&["--live", "--instance", &hangs]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no answer within"));
+    assert_eq!(plugin.status(&["--live", "--instance", &first]).await.status.code(), Some(0));
     other.kill().unwrap();
     other.wait().unwrap();
     plugin.stop().await;
