@@ -55,9 +55,9 @@ enum Phase {
     Waiting,
     /// It needs a socket.
     Unbound,
-    /// A registration is under way. Whether a stream was lost meanwhile, so that another one is due; and whether
-    /// another kubelet came, so that a refusal is the old one's and counts for nothing.
-    Registering { lost: bool, renewed: bool },
+    /// A registration is under way. Whether a stream was lost meanwhile, so that another one is due; whether another
+    /// kubelet came, so that a refusal is the old one's and counts for nothing; and the pause before it.
+    Registering { lost: bool, renewed: bool, after: Duration },
     /// The last registration failed.
     Paused,
     /// This kubelet has accepted it.
@@ -157,7 +157,7 @@ impl Link {
     }
 
     fn register(&mut self, after: Duration) -> Action {
-        let epoch = self.enter(Phase::Registering { lost: false, renewed: false });
+        let epoch = self.enter(Phase::Registering { lost: false, renewed: false, after });
         Action::Register { pool: self.pool, epoch, after }
     }
 
@@ -194,6 +194,10 @@ impl Link {
                 self.failures = 0;
                 Some(self.register(Duration::ZERO))
             }
+            Phase::Registering { after, .. } if identity.is_some() && *after > AFTER_LOSS => {
+                self.failures = 0;
+                Some(self.register(Duration::ZERO))
+            }
             // An answer tells which kubelet was asked, but a refusal does not.
             Phase::Registering { renewed, .. } => {
                 *renewed = identity.is_some();
@@ -221,7 +225,7 @@ impl Link {
         accepted: Option<Option<SocketIdentity>>,
         kubelet: Option<SocketIdentity>,
     ) -> Option<Action> {
-        let Phase::Registering { lost, renewed } = self.phase else {
+        let Phase::Registering { lost, renewed, .. } = self.phase else {
             return None;
         };
         if epoch != self.epoch {

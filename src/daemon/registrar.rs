@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -102,17 +102,17 @@ impl Verdicts {
     }
 }
 
-/// A socket that the kubelet finds; dropping it takes it away.
+/// What tells the kubelet of a pool; dropping it ends that.
 #[derive(Debug)]
-pub(super) struct Announcement {
-    pub(super) socket: OwnSocket,
-    _stop: oneshot::Sender<()>,
-    serving: JoinHandle<()>,
+pub(super) struct Telling {
+    /// The socket that the kubelet has to find, where it has to.
+    pub(super) socket: Option<OwnSocket>,
+    task: JoinHandle<()>,
 }
 
-impl Drop for Announcement {
+impl Drop for Telling {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.task.abort();
     }
 }
 
@@ -122,17 +122,14 @@ impl Registrar {
         Self { manner, kubelet, turns: Arc::new(Semaphore::new(REGISTRATIONS)), events, verdicts }
     }
 
-    /// Registers after a moment. In watcher mode the answer holds the socket that the kubelet has to find.
-    pub(super) fn register(&self, told: Told, after: Duration, instance: &Instance) -> Option<Announcement> {
+    /// Registers after a moment.
+    pub(super) fn register(&self, told: Told, after: Duration, instance: &Instance) -> Option<Telling> {
         match &self.manner {
-            Manner::Direct => {
-                self.ask(told, after);
-                None
-            }
+            Manner::Direct => Some(Telling { socket: None, task: self.ask(told, after) }),
             Manner::Watcher(directory) => match self.announce(directory, &told, instance) {
-                Ok(announcement) => Some(announcement),
+                Ok(telling) => Some(telling),
                 Err(error) => {
-                    tracing::error!(resource = %told.resource, %error, "cannot be found by the kubelet");
+                    self.verdicts.unbound(&told.resource, error.to_string());
                     let answer = Event::Answered { pool: told.pool, epoch: told.epoch, accepted: None };
                     self.events.send(answer);
                     None
@@ -141,7 +138,7 @@ impl Registrar {
         }
     }
 
-    fn ask(&self, told: Told, after: Duration) {
+    fn ask(&self, told: Told, after: Duration) -> JoinHandle<()> {
         let (socket, turns, events) = (self.kubelet.clone(), Arc::clone(&self.turns), self.events.clone());
         let verdicts = self.verdicts.clone();
         tokio::spawn(async move {
@@ -164,7 +161,7 @@ impl Registrar {
                 }
             };
             events.send(Event::Answered { pool, epoch, accepted });
-        });
+        })
     }
 
     /// Makes a socket for the kubelet to find. It comes back to it when it starts anew, so every verdict counts.
@@ -173,19 +170,17 @@ impl Registrar {
         directory: &Path,
         told: &Told,
         instance: &Instance,
-    ) -> Result<Announcement, kubelet::BindError> {
+    ) -> Result<Telling, kubelet::BindError> {
         let path = kubelet::socket_path(directory, Place::PluginsRegistry, &told.resource, instance)?;
         let (socket, listener) = OwnSocket::bind(&path)?;
         let (verdicts, mut heard) = mpsc::unbounded_channel();
-        let (stop, stopped) = oneshot::channel::<()>();
         let told_of = self.verdicts.clone();
         let (events, Told { pool, epoch, resource, endpoint, .. }) = (self.events.clone(), told.clone());
         tracing::info!(%resource, socket = %path.display(), "to be found by the kubelet");
-        let serving = tokio::spawn(async move {
-            let serve = kubelet::serve_registry(listener, &resource, &endpoint, verdicts, async {
-                // A dropped sender means stop too.
-                let _ = stopped.await;
-            });
+        let task = tokio::spawn(async move {
+            // It ends with the task.
+            let serve =
+                kubelet::serve_registry(listener, &resource, &endpoint, verdicts, std::future::pending());
             let listen = async {
                 while let Some(verdict) = heard.recv().await {
                     let accepted = match verdict {
@@ -203,6 +198,6 @@ impl Registrar {
             };
             tokio::join!(serve, listen);
         });
-        Ok(Announcement { socket, _stop: stop, serving })
+        Ok(Telling { socket: Some(socket), task })
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use super::endpoint::Endpoint;
 use super::holders;
 use super::pace::Pace;
-use super::registrar::{Announcement, Registrar, Told};
+use super::registrar::{Registrar, Telling, Told};
 use super::report::{Record, Status, deaf};
 use super::source::{ConfigWatch, Loaded, over};
 use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
@@ -181,7 +181,7 @@ struct Served {
     service: Arc<PoolService>,
     list: watch::Sender<DeviceList>,
     endpoint: Option<Endpoint>,
-    announcement: Option<Announcement>,
+    telling: Option<Telling>,
     siblings: HashMap<PathBuf, JoinHandle<()>>,
 }
 
@@ -515,16 +515,16 @@ impl Daemon {
             options: served.service.options(),
         };
         // The kubelet looks at a name anew only when the old one has gone.
-        served.announcement = None;
-        served.announcement = self.registrar.register(told, after, &self.instance);
+        served.telling = None;
+        served.telling = self.registrar.register(told, after, &self.instance);
     }
 
     /// The pools whose socket somebody removed: a starting kubelet removes them all.
     fn take_lost_sockets(&mut self) {
         let is_lost = |served: &Served| {
             let endpoint = served.endpoint.as_ref().map(|endpoint| &endpoint.socket);
-            let announcement = served.announcement.as_ref().map(|announcement| &announcement.socket);
-            endpoint.into_iter().chain(announcement).any(|socket| !socket.is_in_place())
+            let telling = served.telling.as_ref().and_then(|telling| telling.socket.as_ref());
+            endpoint.into_iter().chain(telling).any(|socket| !socket.is_in_place())
         };
         let lost: Vec<usize> =
             self.served.iter().filter(|(_, served)| is_lost(served)).map(|(&pool, _)| pool).collect();
@@ -560,7 +560,7 @@ impl Daemon {
 
     async fn stop(mut self) {
         let endpoints = self.served.values_mut().filter_map(|served| {
-            served.announcement = None;
+            served.telling = None;
             served.endpoint.take()
         });
         let stopping: Vec<_> = endpoints.map(|endpoint| tokio::spawn(endpoint.stop())).collect();
@@ -577,7 +577,7 @@ fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>, metrics
         service: Arc::new(service),
         list: watch::Sender::new(DeviceList::from([])),
         endpoint: None,
-        announcement: None,
+        telling: None,
         siblings: HashMap::new(),
     }
 }

@@ -3,6 +3,7 @@
 
 mod host;
 mod kit;
+mod machine;
 mod node;
 mod outcome;
 mod plugin;
@@ -68,6 +69,7 @@ const SUITE: &[Host] = &[
             manifests::pod_security_objects_to_nothing_but_host_network_and_host_paths,
             manifests::the_api_server_takes_every_overlay,
             manifests::a_node_made_after_the_plugin_started_is_handed_over_all_the_same,
+            watcher::through_the_kubelet_s_registry_a_pod_gets_its_devices,
             chart::an_upgrade_of_the_chart_never_drops_a_device,
         ],
     },
@@ -97,6 +99,12 @@ const SUITE: &[Host] = &[
     },
 ];
 
+/// What is tried in a virtual machine, with real adapters. It is emulated, and takes minutes.
+const MACHINE: &[Scenario] = scenarios![
+    machine::in_a_virtual_machine_the_netdev_of_a_real_function_moves_in_and_out,
+    machine::in_a_virtual_machine_a_pod_opens_its_vfio_group,
+];
+
 /// Hosts that run at the same time: most of their time goes by with waiting.
 const AT_ONCE: usize = 2;
 
@@ -107,10 +115,12 @@ fn main() -> ExitCode {
     let mut asked = Vec::new();
     let mut boot = None;
     let mut list = false;
+    let mut inside = false;
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--list" => list = true,
+            "--inside" => inside = true,
             "--boot" => boot = Some(arguments.next().unwrap_or_default()),
             // Those of Rust's own test harness that take a value; none has a meaning here.
             "--test-threads" | "--format" | "--color" | "--skip" | "--logfile" | "-Z" => {
@@ -120,9 +130,13 @@ fn main() -> ExitCode {
             name => asked.push(name.to_owned()),
         }
     }
+    if inside {
+        return in_the_machine(&asked);
+    }
     let is_asked =
         |scenario: &&Scenario| asked.is_empty() || asked.iter().any(|name| scenario.name.contains(name));
-    let all: Vec<&Scenario> = SUITE.iter().flat_map(|host| host.scenarios).filter(is_asked).collect();
+    let all: Vec<&Scenario> =
+        SUITE.iter().flat_map(|host| host.scenarios).chain(MACHINE).filter(is_asked).collect();
     if list {
         for scenario in all {
             println!("{}: test", scenario.name);
@@ -148,6 +162,7 @@ fn main() -> ExitCode {
             });
         }
     });
+    run_in_machine(MACHINE.iter().filter(is_asked).collect(), &kit, &tally);
     let seconds = started.elapsed().as_secs();
     tally.conclude(&format!(", {seconds} s"))
 }
@@ -224,12 +239,16 @@ fn run_in_turn(
     let started = Instant::now();
     let mut node = boot(&path, host.kubelet, kit)?;
     println!("host {} is up, {:.1} s", host.name, started.elapsed().as_secs_f32());
+    run_all(&mut node, left, tally)
+}
+
+fn run_all(node: &mut Node, left: &mut Vec<&'static Scenario>, tally: &Tally) -> Result<(), String> {
     while let Some(scenario) = left.first() {
         let started = Instant::now();
         node.next_scenario();
-        let outcome = (scenario.run)(&node);
+        let outcome = (scenario.run)(node);
         let seconds = started.elapsed().as_secs_f32();
-        match outcome.map_err(|failure| blame(failure, &node)) {
+        match outcome.map_err(|failure| blame(failure, node)) {
             Ok(()) => {
                 tally.passed.fetch_add(1, Ordering::Relaxed);
                 println!("test {} ... ok, {seconds:.1} s", scenario.name);
@@ -251,11 +270,64 @@ fn run_in_turn(
             }
         }
         left.remove(0);
-        if let Err(Failure::Product(what) | Failure::Harness(what)) = plugin::clean_up(&node) {
+        if let Err(Failure::Product(what) | Failure::Harness(what)) = plugin::clean_up(node) {
             return Err(format!("cannot clean up: {what}"));
         }
     }
     Ok(())
+}
+
+/// Runs scenarios in a virtual machine, where this program is [`in_the_machine`].
+fn run_in_machine(mut left: Vec<&'static Scenario>, kit: &Kit, tally: &Tally) {
+    if left.is_empty() {
+        return;
+    }
+    if env::var_os("PCIDP_VM").is_none_or(|value| value != "1") {
+        return tally.skip(&left, "PCIDP_VM=1 is not set");
+    }
+    for attempt in 1..=ATTEMPTS {
+        let names: Vec<&str> = left.iter().map(|scenario| scenario.name).collect();
+        let why = match machine::run(&names, kit) {
+            Ok(said) => {
+                println!("{}", said.trim_end());
+                left.retain(|scenario| {
+                    let line = format!("test {} ... ", scenario.name);
+                    let verdict = said.lines().find_map(|text| text.strip_prefix(&line)).unwrap_or_default();
+                    let (passed, failed) = (verdict.starts_with("ok"), verdict.starts_with("FAILED"));
+                    tally.passed.fetch_add(usize::from(passed), Ordering::Relaxed);
+                    tally.failed.fetch_add(usize::from(failed), Ordering::Relaxed);
+                    !passed && !failed
+                });
+                "the cluster in the machine was not well".to_owned()
+            }
+            Err(why) => why,
+        };
+        if left.is_empty() {
+            return;
+        }
+        println!("virtual machine ... the harness failed (attempt {attempt} of {ATTEMPTS}): {why}");
+        if attempt == ATTEMPTS {
+            let first = why.lines().next().unwrap_or_default();
+            tally.skip(&left, &format!("the harness failed twice: {first}"));
+        }
+    }
+}
+
+/// The side in the machine. Its words are programs, images, our image, and names of scenarios.
+fn in_the_machine(words: &[String]) -> ExitCode {
+    let [programs, images, pcidp, names @ ..] = words else { return ExitCode::FAILURE };
+    let kit = Kit { programs: programs.into(), images: images.into(), pcidp: pcidp.into() };
+    let mut left = MACHINE.iter().filter(|scenario| names.iter().any(|name| name == scenario.name)).collect();
+    let started = Instant::now();
+    let outcome = Node::here(&kit).map_err(|failure| format!("{failure:?}")).and_then(|mut node| {
+        println!("the cluster in the machine is up, {:.1} s", started.elapsed().as_secs_f32());
+        run_all(&mut node, &mut left, &Tally::default())
+    });
+    match outcome {
+        Ok(()) => println!("{}", machine::DONE),
+        Err(why) => println!("the harness failed: {why}"),
+    }
+    ExitCode::SUCCESS
 }
 
 fn boot(path: &Path, kubelet: &str, kit: &Kit) -> Result<Node, String> {

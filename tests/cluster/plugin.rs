@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::node::{LIMIT, Node, root};
+use crate::node::{Node, limit, root};
 use crate::outcome::{Outcome, harness, must};
 
 /// A file of the repository.
@@ -90,7 +90,8 @@ pub(crate) fn keep(node: &Node, manifests: &str) -> Outcome {
 pub(crate) fn remove(node: &Node) -> Outcome {
     let _ = fs::remove_file(node.at("/run/cluster/plugin.yaml"));
     node.kubectl(&format!(
-        "-n kube-system delete daemonset --all --cascade=foreground --wait --timeout={LIMIT}s"
+        "-n kube-system delete daemonset --all --cascade=foreground --wait --timeout={}s",
+        limit()
     ))?;
     let others = "configmap/sriovdp-config configmap/device-plugin-config serviceaccount/sriov-device-plugin";
     node.kubectl(&format!("-n kube-system delete --ignore-not-found {others}"))?;
@@ -113,6 +114,6 @@ pub(crate) fn offered(node: &Node) -> Outcome<Vec<String>> {
 
 /// Removes the pods and networks of a scenario; the plugin stays for the next one.
 pub(crate) fn clean_up(node: &Node) -> Outcome {
-    node.kubectl(&format!("delete pods,network-attachment-definitions --all --wait --timeout={LIMIT}s"))
+    node.kubectl(&format!("delete pods,network-attachment-definitions --all --wait --timeout={}s", limit()))
         .map(drop)
 }

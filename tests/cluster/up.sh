@@ -5,6 +5,7 @@ set -eu
 bin=$1 images=$2 pcidp=$3
 here=$(cd "$(dirname "$0")" && pwd)
 R=/run/cluster
+LIMIT=${LIMIT:-60}
 export PATH="$bin:$PATH:/usr/sbin:/sbin" KUBECONFIG=$R/kubeconfig TMPDIR=/run/tmp
 mkdir -p $R/log $R/pid $R/cni/conf $R/cni/bin
 cd $R
@@ -19,7 +20,7 @@ start() {
 until_answers() {
   name=$1
   shift
-  for try in $(seq 600); do
+  for try in $(seq $((LIMIT * 10))); do
     "$@" > $R/log/last 2>&1 && return
     kill -0 "$(cat $R/pid/"$name")" 2>/dev/null || break
     sleep 0.1
@@ -84,6 +85,7 @@ conf_dir = "$R/cni/conf"
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "$here/runc.sh"
+NoPivotRoot = ${NO_PIVOT_ROOT:-false}
 K
 start containerd containerd -c $R/containerd.toml
 
@@ -130,7 +132,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 K
 kubectl apply -f multus.yaml
-kubectl wait --for=create --timeout=60s node/node1
-kubectl wait --for=condition=Ready --timeout=60s node/node1 || { tail -n 20 $R/log/kubelet.log; exit 1; }
-kubectl wait --for=create --timeout=60s serviceaccount/default
-kubectl wait --for=condition=Established --timeout=60s crd/network-attachment-definitions.k8s.cni.cncf.io
+kubectl wait --for=create --timeout=${LIMIT}s node/node1
+kubectl wait --for=condition=Ready --timeout=${LIMIT}s node/node1 || { tail -n 20 $R/log/kubelet.log; exit 1; }
+kubectl wait --for=create --timeout=${LIMIT}s serviceaccount/default
+kubectl wait --for=condition=Established --timeout=${LIMIT}s crd/network-attachment-definitions.k8s.cni.cncf.io

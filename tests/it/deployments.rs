@@ -461,6 +461,7 @@ fn the_overlays_build_and_only_one_of_them_is_privileged() {
         ("cdi", false, "kube-system"),
         ("drop-in-privileged", true, "kube-system"),
         ("least-privilege", false, "pcidp-system"),
+        ("watcher", false, "kube-system"),
     ] {
         let output = Command::new(&kubectl)
             .current_dir(root())

@@ -375,12 +375,22 @@ fn streams_that_are_lost_in_a_row_make_longer_and_longer_pauses() {
 #[test]
 fn a_kubelet_that_came_during_a_registration_is_asked_at_once_when_the_old_one_refuses() {
     let mut world = streaming();
+    world.play(Op::Closed(0));
+    world.take(Event::Kubelet(Some(kubelet(1))));
+    world.perform_current(false);
+    assert_eq!(pause(&world), Duration::ZERO);
+}
+
+// REG-05
+#[test]
+fn a_kubelet_that_comes_while_a_pool_pauses_is_asked_at_once() {
+    let mut world = streaming();
     for _ in 0..6 {
         world.play(Op::Closed(0));
         world.perform_current(true);
     }
     world.play(Op::Closed(0));
+    assert!(pause(&world) > Duration::from_secs(1));
     world.take(Event::Kubelet(Some(kubelet(1))));
-    world.perform_current(false);
     assert_eq!(pause(&world), Duration::ZERO);
 }

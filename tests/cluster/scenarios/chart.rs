@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::node::{LIMIT, Node, root};
+use crate::node::{Node, limit, root};
 use crate::outcome::{Outcome, must, same};
 use crate::plugin;
 
@@ -19,7 +19,7 @@ pub(crate) fn an_upgrade_of_the_chart_never_drops_a_device(node: &Node) -> Outco
     };
     helm("install pcidp CHART")?;
     node.wait_for_capacity(RESOURCE, 2)?;
-    let rolled = || node.kubectl(&format!("-n kube-system rollout status daemonset --timeout={LIMIT}s"));
+    let rolled = || node.kubectl(&format!("-n kube-system rollout status daemonset --timeout={}s", limit()));
     rolled()?;
     let before = node.shell("pidof pcidp")?;
 
