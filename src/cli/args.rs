@@ -1,5 +1,6 @@
 //! What the user said.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -24,6 +25,8 @@ pub(super) enum Command {
     Devices(DevicesArguments),
     /// Say why a device is in a pool or not, or why a pool holds what it holds
     Explain(ExplainArguments),
+    /// Show what the plugin of this container does: pools, health, registration, who holds what
+    Status(StatusArguments),
     /// Record a host as one text file, for tests and bug reports
     Snapshot(SnapshotArguments),
     /// Show the main job on a recorded host, without hardware, cluster or privileges
@@ -101,6 +104,9 @@ pub(super) struct RunArguments {
     /// Where device-information files go
     #[arg(long, value_name = "DIR", default_value = crate::daemon::DEVICE_INFO_DIRECTORY)]
     pub(super) device_info_dir: PathBuf,
+    /// Serve a page, /metrics, /healthz and /readyz there, such as :9808 or 127.0.0.1:9808; nowhere by default
+    #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
+    pub(super) http_addr: Option<SocketAddr>,
     /// off, error, warn, info, debug or trace; a number of glog means info
     #[arg(
         long,
@@ -116,6 +122,12 @@ pub(super) struct RunArguments {
     /// Log to a file there too; a relative one lies below /var/log
     #[arg(long, value_name = "DIR", alias = "log_dir")]
     pub(super) log_dir: Option<PathBuf>,
+}
+
+/// `:9808` means every address of the node, as in Go.
+fn http_address(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9808, or :9808".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -187,6 +199,24 @@ pub(super) struct ExplainArguments {
     pub(super) host: HostArguments,
     #[command(flatten)]
     pub(super) config: ConfigArguments,
+    #[command(flatten)]
+    pub(super) format: FormatArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArguments {
+    /// The kubelet's directory of sockets
+    #[arg(long, value_name = "DIR", default_value = crate::daemon::DEVICE_PLUGIN_DIRECTORY)]
+    pub(super) device_plugin_dir: PathBuf,
+    /// The instance to ask, as `status` names it; otherwise that of this container
+    #[arg(long, value_name = "NAME")]
+    pub(super) instance: Option<String>,
+    /// For a liveness probe: 0 if the plugin answers, else 1
+    #[arg(long, conflicts_with_all = ["ready", "output"])]
+    pub(super) live: bool,
+    /// For a readiness probe: 0 if every pool of the config is served, else 1 and why
+    #[arg(long, conflicts_with = "output")]
+    pub(super) ready: bool,
     #[command(flatten)]
     pub(super) format: FormatArguments,
 }

@@ -11,6 +11,7 @@ mod host;
 mod manifests;
 mod run;
 mod snapshot;
+mod status;
 mod table;
 
 use std::ffi::OsString;
@@ -65,6 +66,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(arguments) => check::check(&arguments, &mut out),
         Command::Devices(arguments) => devices::devices(&arguments, &mut out),
         Command::Explain(arguments) => explain::explain(&arguments, &mut out),
+        Command::Status(arguments) => status::status(&arguments, &mut out),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments, &mut out),
         Command::Demo(arguments) => demo::demo(&arguments, &mut out),
         Command::Generate(what) => generate::generate(&what, &mut out),

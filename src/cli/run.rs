@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
     let kubelet = &arguments.kubelet_root_dir;
     let options = daemon::Options {
         source: Some(source),
+        problems: loaded.problem_lines(),
         text: loaded.text,
         manner: match arguments.registration {
             Registration::Watcher => daemon::Manner::Watcher(kubelet.join("plugins_registry")),
@@ -55,6 +56,7 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         podresources: Some(kubelet.join("pod-resources/kubelet.sock")),
         device_info: DeviceInfoDirectory::new(&arguments.device_info_dir),
         cdi: arguments.use_cdi.then(|| CdiDirectory::new(&arguments.cdi_dir, cdi_mode(arguments.cdi_mode))),
+        http: arguments.http_addr,
         ..daemon::Options::new(
             host::open(&arguments.host.host_root)?,
             loaded.checked.config,

@@ -1,5 +1,7 @@
 //! Values that are one word out of a few; an enum's words stand here and nowhere else.
 
+use std::fmt;
+
 use super::hint::closest;
 use super::types::{AllocationPolicy, DeviceType, FunctionType, LinkHealth, UacceView, VfioMode};
 use crate::model::LinkType;
@@ -51,6 +53,12 @@ impl Words for FunctionType {
 impl Words for AllocationPolicy {
     const WORDS: &'static [(&'static str, Self)] =
         &[("numa", Self::Numa), ("packed", Self::Packed), ("spread", Self::Spread), ("lru", Self::Lru)];
+}
+
+impl fmt::Display for AllocationPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::WORDS.iter().find(|(_, value)| value == self).map_or("", |(word, _)| word))
+    }
 }
 
 impl Words for LinkHealth {

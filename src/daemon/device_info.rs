@@ -44,7 +44,7 @@ impl DeviceInfoDirectory {
             }
             let path = self.0.join(&name);
             match fs::remove_file(&path) {
-                Ok(()) => tracing::info!(path = %path.display(), "device gone, its file removed"),
+                Ok(()) => tracing::debug!(path = %path.display(), "device gone, its file removed"),
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "cannot remove a file of a gone device");
                 }

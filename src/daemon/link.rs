@@ -83,6 +83,11 @@ impl Link {
         !self.is_streaming() && !matches!(self.phase, Phase::Waiting | Phase::Closing)
     }
 
+    /// How many streams are open.
+    pub(super) fn streams(&self) -> usize {
+        self.streams
+    }
+
     /// The word for its phase.
     pub(super) fn phase(&self) -> &'static str {
         match self.phase {

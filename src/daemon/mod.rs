@@ -9,6 +9,7 @@ mod link;
 mod options;
 mod pace;
 mod registrar;
+mod report;
 mod run;
 mod service;
 mod source;

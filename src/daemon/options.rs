@@ -1,5 +1,6 @@
 //! What a daemon is given.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Options {
     pub source: Option<ConfigSource>,
     /// The text from which the config was read.
     pub text: String,
+    /// What is wrong with it, a line each.
+    pub problems: Vec<String>,
     /// Where the kubelet listens, and where the pools' sockets go.
     pub device_plugin_directory: PathBuf,
     /// How the kubelet learns of pools.
@@ -41,6 +44,8 @@ pub struct Options {
     pub device_info: DeviceInfoDirectory,
     /// Where CDI specs go, where devices are handed over through CDI.
     pub cdi: Option<CdiDirectory>,
+    /// Where pages and metrics are served for people and Prometheus, where they are.
+    pub http: Option<SocketAddr>,
     /// The slow look that is the truth where no event tells.
     pub scan_every: Duration,
     /// Somebody thinks that the machine has changed.
@@ -57,11 +62,13 @@ impl Options {
             config,
             source: None,
             text: String::new(),
+            problems: Vec::new(),
             device_plugin_directory: device_plugin_directory.into(),
             manner: Manner::Direct,
             podresources: None,
             device_info: DeviceInfoDirectory::new(DEVICE_INFO_DIRECTORY),
             cdi: None,
+            http: None,
             scan_every: SCAN_EVERY,
             look_again: Arc::default(),
             reload: Arc::default(),

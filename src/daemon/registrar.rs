@@ -1,7 +1,8 @@
 //! How the kubelet learns of a pool: directly on its socket, or by a socket of ours that it finds.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -11,9 +12,10 @@ use tokio::time::sleep;
 use super::Event;
 use super::run::Post;
 use crate::kubelet::{
-    self, Instance, KUBELET_SOCKET, OwnSocket, Place, PluginOptions, Registration, Verdict,
+    self, Instance, KUBELET_SOCKET, OwnSocket, Place, PluginOptions, Refusal, Registration, Verdict,
 };
 use crate::model::ResourceName;
+use crate::observe::Metrics;
 
 /// The kubelet waits up to 10 s for the endpoint when it dials back inside Register.
 const REGISTER_LIMIT: Duration = Duration::from_secs(12);
@@ -46,6 +48,58 @@ pub(super) struct Registrar {
     kubelet: PathBuf,
     turns: Arc<Semaphore>,
     events: Post,
+    verdicts: Verdicts,
+}
+
+/// What the kubelet said of pools. A clone is the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Verdicts {
+    pub(super) metrics: Metrics,
+    /// Of those pools that it does not have, the last error: each is told once.
+    refusals: Arc<Mutex<BTreeMap<ResourceName, String>>>,
+}
+
+impl Verdicts {
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<ResourceName, String>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A registration has ended.
+    fn take(&self, resource: &ResourceName, refusal: Option<String>) {
+        self.metrics.registration(resource, refusal.is_none());
+        match refusal {
+            None => {
+                self.refusals().remove(resource);
+                tracing::info!(%resource, "registered");
+            }
+            Some(error) if self.refusals().get(resource) == Some(&error) => {
+                tracing::debug!(%resource, error, "not registered yet");
+            }
+            Some(error) => {
+                tracing::warn!(%resource, error, "not registered; trying again");
+                self.refusals().insert(resource.clone(), error);
+            }
+        }
+    }
+
+    /// A pool has no socket, so that it cannot even be registered.
+    pub(super) fn unbound(&self, resource: &ResourceName, error: String) {
+        if self.refusals().get(resource) != Some(&error) {
+            tracing::error!(%resource, error, "cannot serve; trying again");
+            self.refusals().insert(resource.clone(), error);
+        }
+    }
+
+    /// Why a pool is not registered.
+    pub(super) fn refusal(&self, resource: &ResourceName) -> Option<String> {
+        self.refusals().get(resource).cloned()
+    }
+
+    /// A pool is gone.
+    pub(super) fn forget(&self, resource: &ResourceName) {
+        self.metrics.forget(resource, &Refusal::WORDS);
+        self.refusals().remove(resource);
+    }
 }
 
 /// What tells the kubelet of a pool; dropping it ends that.
@@ -63,9 +117,9 @@ impl Drop for Telling {
 }
 
 impl Registrar {
-    pub(super) fn new(manner: Manner, device_plugins: &Path, events: Post) -> Self {
+    pub(super) fn new(manner: Manner, device_plugins: &Path, events: Post, verdicts: Verdicts) -> Self {
         let kubelet = device_plugins.join(KUBELET_SOCKET);
-        Self { manner, kubelet, turns: Arc::new(Semaphore::new(REGISTRATIONS)), events }
+        Self { manner, kubelet, turns: Arc::new(Semaphore::new(REGISTRATIONS)), events, verdicts }
     }
 
     /// Registers after a moment.
@@ -75,7 +129,7 @@ impl Registrar {
             Manner::Watcher(directory) => match self.announce(directory, &told, instance) {
                 Ok(telling) => Some(telling),
                 Err(error) => {
-                    tracing::error!(resource = %told.resource, %error, "cannot be found by the kubelet");
+                    self.verdicts.unbound(&told.resource, error.to_string());
                     let answer = Event::Answered { pool: told.pool, epoch: told.epoch, accepted: None };
                     self.events.send(answer);
                     None
@@ -86,6 +140,7 @@ impl Registrar {
 
     fn ask(&self, told: Told, after: Duration) -> JoinHandle<()> {
         let (socket, turns, events) = (self.kubelet.clone(), Arc::clone(&self.turns), self.events.clone());
+        let verdicts = self.verdicts.clone();
         tokio::spawn(async move {
             if !after.is_zero() {
                 sleep(after).await;
@@ -97,11 +152,11 @@ impl Registrar {
             let registration = Registration { endpoint: &endpoint, resource: &resource, options };
             let accepted = match kubelet::register(&socket, &registration, REGISTER_LIMIT).await {
                 Ok(identity) => {
-                    tracing::info!(%resource, "registered");
+                    verdicts.take(&resource, None);
                     Some(identity)
                 }
                 Err(error) => {
-                    tracing::warn!(%resource, %error, "not registered");
+                    verdicts.take(&resource, Some(error.to_string()));
                     None
                 }
             };
@@ -119,6 +174,7 @@ impl Registrar {
         let path = kubelet::socket_path(directory, Place::PluginsRegistry, &told.resource, instance)?;
         let (socket, listener) = OwnSocket::bind(&path)?;
         let (verdicts, mut heard) = mpsc::unbounded_channel();
+        let told_of = self.verdicts.clone();
         let (events, Told { pool, epoch, resource, endpoint, .. }) = (self.events.clone(), told.clone());
         tracing::info!(%resource, socket = %path.display(), "to be found by the kubelet");
         let task = tokio::spawn(async move {
@@ -129,11 +185,11 @@ impl Registrar {
                 while let Some(verdict) = heard.recv().await {
                     let accepted = match verdict {
                         Verdict::Registered => {
-                            tracing::info!(%resource, "registered");
+                            told_of.take(&resource, None);
                             Some(None)
                         }
                         Verdict::Refused { reason } => {
-                            tracing::warn!(%resource, reason, "not registered");
+                            told_of.take(&resource, Some(reason));
                             None
                         }
                     };

@@ -14,12 +14,14 @@ use super::endpoint::Endpoint;
 use super::holders;
 use super::pace::Pace;
 use super::registrar::{Registrar, Telling, Told};
+use super::report::{Record, Status, deaf};
 use super::source::{ConfigWatch, Loaded, over};
 use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
 use crate::config::{Config, PoolConfig, UacceView};
 use crate::host::{HostRoot, Wanted, Watch, scan};
-use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketWatch};
+use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketIdentity, SocketWatch};
 use crate::model::{DeviceId, Inventory, Note, ResourceName};
+use crate::observe::Metrics;
 use crate::pool::{Held, Pool};
 
 /// How long podresources may take before the checkpoint is read in its stead.
@@ -54,9 +56,8 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let mut tick = interval(options.scan_every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut daemon = Daemon::new(options, events);
-    if daemon.options.manner == Manner::Direct {
-        daemon.take(Event::Kubelet(sockets.sockets().get(KUBELET_SOCKET)));
-    }
+    let mut status = Status::new(&daemon.options, &daemon.instance, &daemon.record.verdicts.metrics);
+    daemon.kubelet(sockets.sockets().get(KUBELET_SOCKET));
 
     tokio::pin!(shutdown);
     loop {
@@ -64,14 +65,17 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         tokio::select! {
             biased;
             () = &mut shutdown => break,
+            // A storm of events must not make the probes think that nobody is there.
+            Some(question) = status.asked() => {
+                daemon.record.deaf = deaf(&machine, &sockets, config.as_ref());
+                status.answer(question, &daemon.state, &daemon.record, &daemon.options);
+            }
             Some(message) = received.recv() => daemon.receive(message),
             now = sockets.changed() => {
                 let kubelet = now.get(KUBELET_SOCKET);
                 daemon.watch_siblings(now);
                 daemon.take_lost_sockets();
-                if daemon.options.manner == Manner::Direct {
-                    daemon.take(Event::Kubelet(kubelet));
-                }
+                daemon.kubelet(kubelet);
             }
             () = changed(registry.as_mut()) => daemon.take_lost_sockets(),
             () = until(look_at) => daemon.look(),
@@ -80,7 +84,10 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
                 daemon.take(Event::Woken);
             }
             seen = machine.changed() => daemon.pace.hint(seen, Instant::now()),
-            _ = tick.tick() => daemon.look(),
+            _ = tick.tick() => {
+                status.keep_socket(&daemon.options.device_plugin_directory);
+                daemon.look();
+            }
             () = daemon.options.look_again.notified() => daemon.look(),
             () = daemon.options.reload.notified() => {
                 daemon.reload(true);
@@ -124,6 +131,8 @@ pub(super) enum Message {
     Looked { generation: u64, inventory: Inventory, took: Duration },
     /// The config was read, and the machine was looked at for it.
     Read(Box<Loaded>, Inventory),
+    /// The config was read, and is the one that is served, or cannot be used; and whether somebody asked for it.
+    ReadAgain(Result<(), String>, bool),
 }
 
 impl From<Event> for Message {
@@ -162,6 +171,8 @@ struct Daemon {
     text: String,
     /// What running containers were given has been made again.
     restored: bool,
+    /// What is told of how things went.
+    record: Record,
 }
 
 /// One pool: what it answers from, what its streams are told, and what stands for it towards the kubelet.
@@ -185,6 +196,8 @@ impl Drop for Served {
 impl Daemon {
     fn new(options: Options, messages: mpsc::UnboundedSender<Message>) -> Self {
         let post = Post(messages);
+        let record = Record::new(&options);
+        let verdicts = record.verdicts.clone();
         let mut daemon = Self {
             started: Instant::now(),
             wanted: Arc::new(Wanted::of(&options.config)),
@@ -192,13 +205,19 @@ impl Daemon {
             state: State::new(options.config.clone()),
             instance: Instance::random(),
             served: BTreeMap::new(),
-            registrar: Registrar::new(options.manner.clone(), &options.device_plugin_directory, post.clone()),
+            registrar: Registrar::new(
+                options.manner.clone(),
+                &options.device_plugin_directory,
+                post.clone(),
+                verdicts,
+            ),
             pace: Pace::new(),
             wake_at: None,
             looking: None,
             notes: Vec::new(),
             text: options.text.clone(),
             restored: false,
+            record,
             options,
             post,
         };
@@ -226,7 +245,7 @@ impl Daemon {
             };
             let served = self.served.entry(number).or_insert_with(|| {
                 tracing::debug!(resource = %pool.resource, "pool added");
-                new_pool(&self.options.host, outputs.clone(), pool)
+                new_pool(&self.options.host, outputs.clone(), pool, &self.record.verdicts.metrics)
             });
             served.service.write_to(outputs);
         }
@@ -275,11 +294,7 @@ impl Daemon {
         let (host, post, known) = (self.options.host.clone(), self.post.clone(), self.text.clone());
         let held = self.state.held().clone();
         tokio::task::spawn_blocking(move || match source.load() {
-            Ok(loaded) if known == loaded.text => {
-                if asked {
-                    tracing::info!(config = %source, "read again; it is the same");
-                }
-            }
+            Ok(loaded) if known == loaded.text => post.send(Message::ReadAgain(Ok(()), asked)),
             Ok(loaded) => {
                 let mut wanted = Wanted::of(&loaded.checked.config);
                 if let Held::Known(held) = held {
@@ -288,7 +303,7 @@ impl Daemon {
                 let inventory = scan(&host, &wanted);
                 post.send(Message::Read(Box::new(loaded), inventory));
             }
-            Err(error) => tracing::error!(%error, "the config cannot be used, so the last one is served on"),
+            Err(error) => post.send(Message::ReadAgain(Err(error.to_string()), asked)),
         });
     }
 
@@ -298,6 +313,7 @@ impl Daemon {
             Message::Looked { generation, inventory, took } => {
                 tracing::debug!(devices = inventory.devices().len(), ?took, "scanned");
                 self.pace.took(took);
+                self.record.scanned(took);
                 let again = self.looking.take() == Some(true);
                 if generation == self.generation {
                     self.tell_notes(&inventory);
@@ -318,6 +334,7 @@ impl Daemon {
                     pools = loaded.checked.config.pools.len(),
                     "new config"
                 );
+                self.record.applied(&loaded);
                 let config = over(loaded.checked.config, self.state.config());
                 self.text = loaded.text;
                 self.wanted = Arc::new(Wanted::of(&config));
@@ -325,6 +342,15 @@ impl Daemon {
                 self.tell_notes(&inventory);
                 self.take(Event::Configured(config, inventory));
             }
+            Message::ReadAgain(read, asked) => self.record.read_again(read, asked),
+        }
+    }
+
+    /// The kubelet's socket is this one now. Where it finds our sockets, a restart is its own concern.
+    fn kubelet(&mut self, identity: Option<SocketIdentity>) {
+        self.record.kubelet(identity);
+        if self.options.manner == Manner::Direct {
+            self.take(Event::Kubelet(identity));
         }
     }
 
@@ -394,6 +420,7 @@ impl Daemon {
             Action::Close(pool) => {
                 if let Some(mut served) = self.served.remove(&pool) {
                     tracing::info!(resource = %served.resource, "pool removed");
+                    self.record.forget(&served.resource);
                     if let Some(endpoint) = served.endpoint.take() {
                         tokio::spawn(endpoint.stop());
                     }
@@ -402,7 +429,6 @@ impl Daemon {
         }
     }
 
-    /// podresources knows best, for it leaves out pods that have ended; the checkpoint is always there.
     fn ask_holders(&mut self) {
         let directory = self.options.device_plugin_directory.clone();
         let first = !std::mem::replace(&mut self.restored, true);
@@ -410,7 +436,7 @@ impl Daemon {
             // At the start, nothing must be waited for.
             let holdings = kubelet::holdings_from_checkpoint(&directory);
             let held = match &holdings {
-                Ok(holdings) => holders::held(&kubelet::holders(holdings), |resource| {
+                Ok(holdings) => holders::held(&kubelet::by_resource(holdings), |resource| {
                     self.state.resources_ever().contains(resource)
                 }),
                 Err(error) => {
@@ -423,26 +449,20 @@ impl Daemon {
         }
         let (socket, post) = (self.options.podresources.clone(), self.post.clone());
         let ours = self.state.resources_ever().clone();
+        let was_known = matches!(self.state.held(), Held::Known(_));
         tokio::spawn(async move {
-            let asked = match socket {
-                Some(socket) if socket.exists() => {
-                    kubelet::holders_from_podresources(&socket, HOLDERS_LIMIT).await.ok()
+            let held = match kubelet::holders(socket.as_deref(), &directory, HOLDERS_LIMIT).await {
+                Ok((holders, kubelet::Teller::Podresources)) => holders::held(&holders, |_| true),
+                // A pod that has ended would hold a device for ever, under a name that nobody serves any more.
+                Ok((holders, kubelet::Teller::Checkpoint)) => {
+                    holders::held(&holders, |resource| ours.contains(resource))
                 }
-                _ => None,
-            };
-            let held = match asked {
-                Some(holders) => holders::held(&holders, |_| true),
-                // The kubelet keeps entries of pods that have ended until it next allocates, so that a device could be
-                // held for ever under a name that nobody serves any more.
-                None => match kubelet::holdings_from_checkpoint(&directory) {
-                    Ok(holdings) => {
-                        holders::held(&kubelet::holders(&holdings), |resource| ours.contains(resource))
-                    }
-                    Err(error) => {
+                Err(error) => {
+                    if was_known {
                         tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");
-                        Held::Unknown
                     }
-                },
+                    Held::Unknown
+                }
             };
             post.send(Event::Held(held));
         });
@@ -481,7 +501,7 @@ impl Daemon {
                 true
             }
             Err(error) => {
-                tracing::error!(resource = %served.resource, %error, "cannot serve");
+                self.record.verdicts.unbound(&served.resource, error.to_string());
                 false
             }
         }
@@ -553,10 +573,11 @@ impl Daemon {
     }
 }
 
-fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>) -> Served {
+fn new_pool(host: &HostRoot, outputs: Outputs, config: &Arc<PoolConfig>, metrics: &Metrics) -> Served {
+    let service = PoolService::new(host.clone(), outputs, Pool::empty(config)).counted_by(metrics.clone());
     Served {
         resource: config.resource.clone(),
-        service: Arc::new(PoolService::new(host.clone(), outputs, Pool::empty(config))),
+        service: Arc::new(service),
         list: watch::Sender::new(DeviceList::from([])),
         endpoint: None,
         telling: None,

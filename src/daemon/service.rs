@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
@@ -10,7 +11,10 @@ use crate::handout::{Manner, SharedNodes, handout, nodes};
 use crate::host::{self, HostRoot};
 use crate::kubelet::{self, Holding, PluginOptions, Refusal};
 use crate::model::{Device, DeviceNode, Handout, Health, Mount};
-use crate::pool::{Freed, Member, Pool, Warning, health, prefer, warnings};
+use crate::observe::{ALLOCATED, Metrics};
+use crate::pool::{
+    Freed, HealthChange, Member, Pool, Warning, health, health_changes, list, prefer, warnings,
+};
 
 /// Where a pool writes what others read.
 #[derive(Debug, Clone)]
@@ -35,6 +39,7 @@ pub struct PoolService {
     outputs: RwLock<Arc<Outputs>>,
     pool: RwLock<Arc<Pool>>,
     freed: Mutex<Freed>,
+    metrics: Metrics,
 }
 
 impl PoolService {
@@ -45,7 +50,15 @@ impl PoolService {
             outputs: RwLock::new(Arc::new(outputs)),
             pool: RwLock::new(Arc::new(pool)),
             freed: Mutex::default(),
+            metrics: Metrics::default(),
         }
+    }
+
+    /// Counts its calls there.
+    #[must_use]
+    pub fn counted_by(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
     }
 
     /// From now on, writes there.
@@ -66,7 +79,15 @@ impl PoolService {
             }
         }
         self.outputs().device_info.sweep(&pool.config.resource, |id| host::exists(&self.host, id));
-        let known = of_members(&self.pool());
+        let before = self.pool();
+        for HealthChange { reason, devices } in health_changes(&before, &pool) {
+            let (resource, count, devices) = (&pool.config.resource, devices.len(), list(&devices));
+            match reason {
+                Some(reason) => tracing::warn!(%resource, reason, count, devices, "unhealthy"),
+                None => tracing::info!(%resource, count, devices, "healthy again"),
+            }
+        }
+        let known = of_members(&before);
         for warning in of_members(&pool).iter().filter(|warning| !known.contains(warning)) {
             tracing::warn!(resource = %pool.config.resource, %warning, "devices that need care");
         }
@@ -237,6 +258,42 @@ impl PoolService {
             Some(handle) => Err(not_ready(format!("its {handle} is gone"))),
         }
     }
+
+    /// What each container receives.
+    fn answer(&self, pool: &Pool, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
+        let ids = containers;
+        let containers: Vec<Vec<&Member>> =
+            containers.iter().map(|ids| Self::members(pool, ids)).collect::<Result<_, _>>()?;
+        let mut devices: HashMap<&str, Device> = HashMap::new();
+        for member in containers.iter().flatten() {
+            let device = self.current(pool, member)?;
+            devices.insert(member.device.id.as_str(), device);
+        }
+        let shared = self.shared_nodes(pool);
+        self.refresh_spec(pool, &devices, shared)?;
+        // Nothing is written for any container before every device of each has been found good.
+        let answers = containers
+            .iter()
+            .map(|members| {
+                let devices: Vec<(Device, Option<&Selector>)> = members
+                    .iter()
+                    .filter_map(|member| {
+                        Some((devices.get(member.device.id.as_str())?.clone(), pool.selector(member)))
+                    })
+                    .collect();
+                self.hand_over(pool, &devices, shared)
+            })
+            .collect::<Result<_, _>>()?;
+        for device in devices.values().filter(|device| device.lacks_iommu()) {
+            self.metrics.without_iommu(&pool.config.resource);
+            tracing::warn!(
+                resource = %pool.config.resource, device = %device.id,
+                "handed over without an IOMMU: its container reaches all memory of the node"
+            );
+        }
+        self.freed().take(ids.iter().flatten().map(String::as_str));
+        Ok(answers)
+    }
 }
 
 impl PoolService {
@@ -273,38 +330,11 @@ impl crate::kubelet::Pool for PoolService {
     }
 
     fn allocate(&self, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
-        let pool = self.pool();
-        let ids = containers;
-        let containers: Vec<Vec<&Member>> =
-            containers.iter().map(|ids| Self::members(&pool, ids)).collect::<Result<_, _>>()?;
-        let mut devices: HashMap<&str, Device> = HashMap::new();
-        for member in containers.iter().flatten() {
-            let device = self.current(&pool, member)?;
-            devices.insert(member.device.id.as_str(), device);
-        }
-        let shared = self.shared_nodes(&pool);
-        self.refresh_spec(&pool, &devices, shared)?;
-        for device in devices.values().filter(|device| device.lacks_iommu()) {
-            tracing::warn!(
-                resource = %pool.config.resource, device = %device.id,
-                "handed over without an IOMMU: its container reaches all memory of the node"
-            );
-        }
-        // Nothing is written for any container before every device of each has been found good.
-        let answers = containers
-            .iter()
-            .map(|members| {
-                let devices: Vec<(Device, Option<&Selector>)> = members
-                    .iter()
-                    .filter_map(|member| {
-                        Some((devices.get(member.device.id.as_str())?.clone(), pool.selector(member)))
-                    })
-                    .collect();
-                self.hand_over(&pool, &devices, shared)
-            })
-            .collect::<Result<_, _>>()?;
-        self.freed().take(ids.iter().flatten().map(String::as_str));
-        Ok(answers)
+        let (pool, started) = (self.pool(), Instant::now());
+        let answer = self.answer(&pool, containers);
+        let outcome = answer.as_ref().map_or_else(Refusal::word, |_| ALLOCATED);
+        self.metrics.allocation(&pool.config.resource, outcome, started.elapsed());
+        answer
     }
 
     fn prefer(

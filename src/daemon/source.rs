@@ -10,7 +10,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::config::{self, Checked, Config, Severity};
+use crate::config::{self, Checked, Config, Problem, Severity};
 
 /// How often the file is read where the kernel does not tell of changes.
 const QUICK_LOOK: Duration = Duration::from_secs(5);
@@ -62,6 +62,19 @@ impl Loaded {
         let path = self.shown();
         let rendered = self.checked.problems.iter().map(|problem| problem.render(&path, &self.text));
         rendered.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Every problem on a line with its place, as compilers write them.
+    pub fn problem_lines(&self) -> Vec<String> {
+        let path = self.shown();
+        let line = |problem: &Problem| {
+            let severity = match problem.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            format!("{path}:{}:{}: {severity}: {}", problem.line, problem.column, problem.message)
+        };
+        self.checked.problems.iter().map(line).collect()
     }
 
     /// Logs every problem, and every pool that is not served.
@@ -175,7 +188,7 @@ pub fn over(new: Config, served: &Config) -> Config {
 pub(super) struct ConfigWatch {
     hint: Arc<Notify>,
     tick: Interval,
-    _watcher: Option<RecommendedWatcher>,
+    watcher: Option<RecommendedWatcher>,
 }
 
 impl ConfigWatch {
@@ -207,7 +220,12 @@ impl ConfigWatch {
         // The first tick is at once: what changed since the config was read must not be missed.
         let mut tick = interval(if watcher.is_some() { SLOW_LOOK } else { QUICK_LOOK });
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { hint, tick, _watcher: watcher }
+        Self { hint, tick, watcher }
+    }
+
+    /// Whether the file is read at intervals only.
+    pub(super) fn is_polling(&self) -> bool {
+        self.watcher.is_none()
     }
 
     /// Waits until the config may be another one. Safe to cancel.

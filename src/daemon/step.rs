@@ -140,6 +140,8 @@ pub struct PoolState<'a> {
     pub pool: &'a Pool,
     /// The word for the state of its link to the kubelet.
     pub link: &'static str,
+    /// How many streams are open.
+    pub streams: usize,
     /// The kubelet listens.
     pub is_streaming: bool,
     /// It should be registered, and nobody listens.
@@ -195,7 +197,7 @@ impl State {
         self.offer.pools().pools.iter().filter_map(|pool| {
             let link = &self.links.iter().find(|served| served.resource == pool.config.resource)?.link;
             let (is_streaming, is_unheard) = (link.is_streaming(), link.is_unheard());
-            Some(PoolState { pool, link: link.phase(), is_streaming, is_unheard })
+            Some(PoolState { pool, link: link.phase(), streams: link.streams(), is_streaming, is_unheard })
         })
     }
 

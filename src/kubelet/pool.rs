@@ -129,6 +129,24 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// A word for each, for what counts them.
+    pub const WORDS: [&str; 6] = ["unknown", "repeated", "impossible", "unhealthy", "not_ready", "failed"];
+
+    /// Its word.
+    pub fn word(&self) -> &'static str {
+        let [unknown, repeated, impossible, unhealthy, not_ready, failed] = Self::WORDS;
+        match self {
+            Self::Unknown { .. } => unknown,
+            Self::Repeated { .. } => repeated,
+            Self::Impossible { .. } => impossible,
+            Self::Unhealthy { .. } => unhealthy,
+            Self::NotReady { .. } => not_ready,
+            Self::Failed { .. } => failed,
+        }
+    }
+}
+
 /// The only place where a refusal becomes a gRPC status. The kubelet shows code and message in the pod's events.
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {

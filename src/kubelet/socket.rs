@@ -1,5 +1,6 @@
 //! Sockets of our own: their names, binding, and leaving others' alone.
 
+use std::fmt;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -66,6 +67,12 @@ impl Instance {
         // The standard library seeds a hasher from the system's random source.
         let random = std::hash::RandomState::new().build_hasher().finish();
         Self(format!("{:08x}", random >> 32))
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

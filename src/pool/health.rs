@@ -1,7 +1,38 @@
 //! Whether a device can be handed out, as far as the scan shows.
 
+use std::collections::BTreeMap;
+
+use super::Pool;
 use crate::config::{PoolConfig, Selector, VfioMode};
-use crate::model::{Device, Health};
+use crate::model::{Device, DeviceId, Health};
+
+/// Devices of a pool that became unhealthy for one reason; or, without a reason, that are healthy again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthChange {
+    /// The reason.
+    pub reason: Option<String>,
+    /// The devices, sorted.
+    pub devices: Vec<DeviceId>,
+}
+
+/// What changed in the health of a pool's devices; those that are healthy again come first. A device that is healthy when it
+/// appears is no change.
+pub fn health_changes(before: &Pool, after: &Pool) -> Vec<HealthChange> {
+    let mut changes: BTreeMap<Option<&str>, Vec<DeviceId>> = BTreeMap::new();
+    for member in &after.members {
+        let earlier = before.of_device(member.device.id.as_str()).map(|member| &member.health);
+        let reason = match &member.health {
+            Health::Healthy => None,
+            Health::Unhealthy(reason) => Some(reason.as_str()),
+        };
+        if *earlier.unwrap_or(&Health::Healthy) != member.health {
+            changes.entry(reason).or_default().push(member.device.id.clone());
+        }
+    }
+    let change =
+        |(reason, devices): (Option<&str>, _)| HealthChange { reason: reason.map(str::to_owned), devices };
+    changes.into_iter().map(change).collect()
+}
 
 /// The first thing that keeps a container from using the device.
 ///

@@ -15,7 +15,7 @@ pub use explain::{
     DeviceExplanation, Judgement, ObjectJudgement, PoolExplanation, Step, explain_device, explain_pool,
 };
 pub use freed::Freed;
-pub use health::health;
+pub use health::{HealthChange, health, health_changes};
 pub use offer::{GONE_SHOWN, Held, Offer};
 pub use prefer::prefer;
-pub use warnings::{Warning, warnings};
+pub use warnings::{Warning, list, warnings};

@@ -70,7 +70,8 @@ impl fmt::Display for Warning {
     }
 }
 
-fn list(devices: &[DeviceId]) -> String {
+/// Some ids, for a person: a PF that loses its link takes many with it.
+pub fn list(devices: &[DeviceId]) -> String {
     const SHOWN: usize = 8;
     let names: Vec<&str> = devices.iter().take(SHOWN).map(DeviceId::as_str).collect();
     match devices.len().saturating_sub(SHOWN) {

@@ -183,6 +183,7 @@ fn help_names_every_subcommand_and_argument() {
         &["devices", "--help"],
         &["explain", "--help"],
         &["snapshot", "--help"],
+        &["status", "--help"],
     ] {
         insta::assert_snapshot!(
             format!("help_{}", arguments[0].trim_start_matches('-')),
