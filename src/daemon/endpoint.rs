@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::run::Post;
+use super::post::Post;
 use super::{Event, PoolService};
 use crate::kubelet::{self, BindError, DeviceList, Instance, OwnSocket, Place, StreamEvent};
 use crate::model::ResourceName;

@@ -8,6 +8,7 @@ mod holders;
 mod link;
 mod options;
 mod pace;
+mod post;
 mod registrar;
 mod report;
 mod run;

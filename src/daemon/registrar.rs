@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::Event;
-use super::run::Post;
+use super::post::Post;
 use crate::kubelet::{
     self, Instance, KUBELET_SOCKET, OwnSocket, Place, PluginOptions, Refusal, Registration, Verdict,
 };

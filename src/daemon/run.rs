@@ -13,9 +13,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use super::endpoint::Endpoint;
 use super::holders;
 use super::pace::Pace;
+use super::post::{Message, Post};
 use super::registrar::{Registrar, Telling, Told};
 use super::report::{Record, Status, deaf};
-use super::source::{ConfigWatch, Loaded, over};
+use super::source::{ConfigWatch, over};
 use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, State, UacceViews, step};
 use crate::config::{Config, PoolConfig, UacceView};
 use crate::host::{HostRoot, Wanted, Watch, scan};
@@ -123,34 +124,6 @@ async fn new_config(config: Option<&mut ConfigWatch>) {
     }
 }
 
-/// What the tasks of the daemon tell it.
-pub(super) enum Message {
-    /// For [`step`].
-    Event(Event),
-    /// A look has ended: the machine as it was seen by the `generation`-th idea of what is wanted, and how long it took.
-    Looked { generation: u64, inventory: Inventory, took: Duration },
-    /// The config was read, and the machine was looked at for it.
-    Read(Box<Loaded>, Inventory),
-    /// The config was read, and is the one that is served, or cannot be used; and whether somebody asked for it.
-    ReadAgain(Result<(), String>, bool),
-}
-
-impl From<Event> for Message {
-    fn from(event: Event) -> Self {
-        Self::Event(event)
-    }
-}
-
-/// Sends messages to the daemon. It may have ended meanwhile; then nobody needs to know.
-#[derive(Debug, Clone)]
-pub(super) struct Post(mpsc::UnboundedSender<Message>);
-
-impl Post {
-    pub(super) fn send(&self, message: impl Into<Message>) {
-        let _ = self.0.send(message.into());
-    }
-}
-
 struct Daemon {
     options: Options,
     started: Instant,
@@ -166,6 +139,8 @@ struct Daemon {
     wake_at: Option<Instant>,
     /// A scan is under way, and whether another one was asked for meanwhile.
     looking: Option<bool>,
+    /// The config is being read, and whether it was to be read again meanwhile, by somebody's wish or not.
+    reading: Option<Option<bool>>,
     notes: Vec<Note>,
     /// The text of the last config that was read, good or bad.
     text: String,
@@ -195,7 +170,7 @@ impl Drop for Served {
 
 impl Daemon {
     fn new(options: Options, messages: mpsc::UnboundedSender<Message>) -> Self {
-        let post = Post(messages);
+        let post = Post::new(messages);
         let record = Record::new(&options);
         let verdicts = record.verdicts.clone();
         let mut daemon = Self {
@@ -214,6 +189,7 @@ impl Daemon {
             pace: Pace::new(),
             wake_at: None,
             looking: None,
+            reading: None,
             notes: Vec::new(),
             text: options.text.clone(),
             restored: false,
@@ -291,11 +267,16 @@ impl Daemon {
             }
             return;
         };
+        if let Some(again) = &mut self.reading {
+            *again = Some(asked || *again == Some(true));
+            return;
+        }
+        self.reading = Some(None);
         let (host, post, known) = (self.options.host.clone(), self.post.clone(), self.text.clone());
         let held = self.state.held().clone();
-        tokio::task::spawn_blocking(move || match source.load() {
-            Ok(loaded) if known == loaded.text => post.send(Message::ReadAgain(Ok(()), asked)),
-            Ok(loaded) => {
+        tokio::task::spawn_blocking(move || match source.load_other(&known) {
+            Ok(None) => post.send(Message::ReadAgain(Ok(()), asked)),
+            Ok(Some(loaded)) => {
                 let mut wanted = Wanted::of(&loaded.checked.config);
                 if let Held::Known(held) = held {
                     wanted = wanted.and_devices(held.keys().map(|id| DeviceId::from(id.as_str())));
@@ -325,9 +306,6 @@ impl Daemon {
                 }
             }
             Message::Read(loaded, inventory) => {
-                if self.text == loaded.text {
-                    return;
-                }
                 loaded.tell();
                 tracing::info!(
                     config = loaded.shown(),
@@ -341,8 +319,12 @@ impl Daemon {
                 self.generation += 1;
                 self.tell_notes(&inventory);
                 self.take(Event::Configured(config, inventory));
+                self.has_read();
             }
-            Message::ReadAgain(read, asked) => self.record.read_again(read, asked),
+            Message::ReadAgain(read, asked) => {
+                self.record.read_again(read, asked);
+                self.has_read();
+            }
         }
     }
 
@@ -351,6 +333,13 @@ impl Daemon {
         self.record.kubelet(identity);
         if self.options.manner == Manner::Direct {
             self.take(Event::Kubelet(identity));
+        }
+    }
+
+    /// The config was read; perhaps it has changed meanwhile.
+    fn has_read(&mut self) {
+        if let Some(Some(asked)) = self.reading.take() {
+            self.reload(asked);
         }
     }
 

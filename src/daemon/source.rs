@@ -1,5 +1,6 @@
 //! Where the config comes from, and when it is another one.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -120,20 +121,52 @@ impl ConfigSource {
     /// # Errors
     /// When it cannot be read, or is no config as a whole. A directory without a file for the node is an empty config.
     pub fn load(&self) -> Result<Loaded, SourceError> {
-        let Some(path) = self.file() else {
-            return Ok(Loaded { path: None, text: String::new(), checked: Checked::default() });
+        let (path, text) = self.read()?;
+        self.check(path, text)
+    }
+
+    /// The same; nothing where the text is this one.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_other(&self, known: &str) -> Result<Option<Loaded>, SourceError> {
+        match self.read()? {
+            (_, text) if text == known => Ok(None),
+            (path, text) => self.check(path, text).map(Some),
+        }
+    }
+
+    fn read(&self) -> Result<(Option<PathBuf>, String), SourceError> {
+        let Some(path) = self.file() else { return Ok((None, String::new())) };
+        match std::fs::read(&path) {
+            Ok(text) => Ok((Some(path), String::from_utf8_lossy(&text).into_owned())),
+            Err(source) => Err(SourceError::Read { path, source }),
+        }
+    }
+
+    fn check(&self, path: Option<PathBuf>, text: String) -> Result<Loaded, SourceError> {
+        let Some(shown) = path.as_deref().map(|path| path.display().to_string()) else {
+            return Ok(Loaded { path, text, checked: Checked::default() });
         };
-        let text = match std::fs::read(&path) {
-            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
-            Err(source) => return Err(SourceError::Read { path, source }),
-        };
-        let shown = path.display().to_string();
         let checked = config::check(&text, &config::Options { default_prefix: &self.prefix, path: &shown });
-        let loaded = Loaded { path: Some(path), text, checked };
+        let loaded = Loaded { path, text, checked };
         match loaded.checked.has_config() {
             true => Ok(loaded),
             false => Err(SourceError::Unusable(loaded.problems())),
         }
+    }
+
+    /// The names whose change may be another config. An update of a ConfigMap is a rename of the link `..data`
+    /// (<https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/volume/util/atomic_writer.go>).
+    fn names(&self) -> Vec<OsString> {
+        let mut names = vec![OsString::from("..data")];
+        match &self.place {
+            Place::File(path) => names.extend(path.file_name().map(ToOwned::to_owned)),
+            Place::Directory { node, .. } => {
+                names.extend([format!("{node}.json").into(), node.into(), "default.json".into()]);
+            }
+        }
+        names
     }
 
     /// The file that counts now; nothing where a directory has none for this node.
@@ -196,10 +229,15 @@ impl ConfigWatch {
         let hint = Arc::new(Notify::new());
         let directory = source.directory();
         let told = Arc::clone(&hint);
-        // An update of a ConfigMap is a rename of the link `..data` in the directory
-        // (<https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/volume/util/atomic_writer.go>).
+        let names = source.names();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(_))) {
+            let concerns = |event: &notify::Event| {
+                let is_name =
+                    |path: &PathBuf| path.file_name().is_some_and(|name| names.iter().any(|n| n == name));
+                let is_change = !matches!(event.kind, EventKind::Access(_));
+                event.need_rescan() || (is_change && event.paths.iter().any(is_name))
+            };
+            if event.map_or(true, |event| concerns(&event)) {
                 told.notify_one();
             }
         })
