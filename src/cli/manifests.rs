@@ -9,7 +9,7 @@ use std::io::Write;
 use super::args::ManifestsArguments;
 use super::{ConfigFile, Failure, Outcome};
 use crate::config::{Config, DeviceType};
-use crate::daemon::{CDI_DIRECTORY, DEVICE_INFO_DIRECTORY, DEVICE_PLUGIN_DIRECTORY};
+use crate::daemon::{CDI_DIRECTORY, DEVICE_INFO_DIRECTORY, DEVICE_PLUGIN_DIRECTORY, POD_RESOURCES_DIRECTORY};
 
 /// The image that `deployments/build-image` makes.
 pub(super) const IMAGE: &str = concat!("localhost/pcidp:", env!("CARGO_PKG_VERSION"));
@@ -214,6 +214,10 @@ spec:
         # Device-information files for Multus and CNI plugins.
         - name: device-info
           mountPath: {DEVICE_INFO_DIRECTORY}
+        # Who holds which device: the kubelet tells.
+        - name: pod-resources
+          mountPath: {POD_RESOURCES_DIRECTORY}
+          readOnly: true
 {cdi_mount}        - name: config-volume
           mountPath: {CONFIG_DIRECTORY}
           readOnly: true
@@ -225,6 +229,10 @@ spec:
       - name: device-info
         hostPath:
           path: {DEVICE_INFO_DIRECTORY}
+          type: DirectoryOrCreate
+      - name: pod-resources
+        hostPath:
+          path: {POD_RESOURCES_DIRECTORY}
           type: DirectoryOrCreate
 {cdi_volume}      - name: config-volume
         configMap:

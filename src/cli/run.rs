@@ -64,8 +64,9 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         )
     };
     let reload = Arc::clone(&options.reload);
+    // Only looks at the machine block, and there is one at a time.
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::cdi::Kept;
 use super::{CdiDirectory, PoolService, UacceViews};
 use crate::handout::cdi::kind;
-use crate::kubelet::{self, Holding};
+use crate::kubelet::{self, Holder, Holders, Holding};
 use crate::model::{DeviceId, ResourceName};
 use crate::pool::Held;
 
@@ -15,9 +15,13 @@ fn plain(id: &str) -> &str {
     id.split_once("::").map_or(id, |(id, _)| id)
 }
 
-/// Of pairs of a resource and an id of the kubelet's.
-pub(super) fn held_by<'a>(holdings: impl Iterator<Item = (&'a str, &'a str)>) -> Held {
-    Held::Known(holdings.map(|(resource, id)| (plain(id).to_owned(), resource.to_owned())).collect())
+/// The devices that pods hold under the resources that count.
+pub(super) fn held(holders: &Holders, counts: impl Fn(&str) -> bool) -> Held {
+    let of_resource = |(resource, holders): (&String, &BTreeMap<String, Holder>)| {
+        let pairs = holders.keys().map(|id| (plain(id).to_owned(), resource.clone()));
+        pairs.collect::<Vec<_>>()
+    };
+    Held::Known(holders.iter().filter(|(resource, _)| counts(resource)).flat_map(of_resource).collect())
 }
 
 /// The devices that pods hold under a resource.

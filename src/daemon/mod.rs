@@ -19,7 +19,7 @@ mod uacce_view;
 pub use cdi::{CDI_DIRECTORY, CdiDirectory};
 pub use device_info::{DEVICE_INFO_DIRECTORY, DeviceInfoDirectory};
 pub use link::{AFTER_LOSS, CLOSES_AFTER, STREAM_LASTS, STREAM_LIMIT};
-pub use options::{DEVICE_PLUGIN_DIRECTORY, Options, RunError, SCAN_EVERY};
+pub use options::{DEVICE_PLUGIN_DIRECTORY, Options, POD_RESOURCES_DIRECTORY, RunError, SCAN_EVERY};
 pub use registrar::Manner;
 pub use run::run;
 pub use service::{Outputs, PoolService};

@@ -15,6 +15,10 @@ use crate::host::HostRoot;
 /// (<https://github.com/kubernetes/kubelet/blob/v0.34.4/pkg/apis/deviceplugin/v1beta1/constants.go>).
 pub const DEVICE_PLUGIN_DIRECTORY: &str = "/var/lib/kubelet/device-plugins";
 
+/// Where the kubelet tells who holds which device, in its root directory
+/// (<https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/apis/podresources/constants.go>).
+pub const POD_RESOURCES_DIRECTORY: &str = "/var/lib/kubelet/pod-resources";
+
 /// How often the machine is looked at where no event tells.
 pub const SCAN_EVERY: Duration = Duration::from_secs(30);
 

@@ -436,9 +436,9 @@ impl Daemon {
             // At the start, nothing must be waited for.
             let holdings = kubelet::holdings_from_checkpoint(&directory);
             let held = match &holdings {
-                Ok(holdings) => holders::held_by(holdings.iter().flat_map(|holding| {
-                    holding.ids.iter().map(|id| (holding.resource.as_str(), id.as_str()))
-                })),
+                Ok(holdings) => holders::held(&kubelet::by_resource(holdings), |resource| {
+                    self.state.resources_ever().contains(resource)
+                }),
                 Err(error) => {
                     tracing::warn!(%error, "cannot tell what running containers hold");
                     Held::Unknown
@@ -448,12 +448,15 @@ impl Daemon {
             holders::restore(&holdings.unwrap_or_default(), self.pools(), &directory);
         }
         let (socket, post) = (self.options.podresources.clone(), self.post.clone());
+        let ours = self.state.resources_ever().clone();
         let was_known = matches!(self.state.held(), Held::Known(_));
         tokio::spawn(async move {
-            let held = match &kubelet::holders(socket.as_deref(), &directory, HOLDERS_LIMIT).await {
-                Ok(holders) => holders::held_by(holders.iter().flat_map(|(resource, holders)| {
-                    holders.keys().map(|id| (resource.as_str(), id.as_str()))
-                })),
+            let held = match kubelet::holders(socket.as_deref(), &directory, HOLDERS_LIMIT).await {
+                Ok((holders, kubelet::Teller::Podresources)) => holders::held(&holders, |_| true),
+                // A pod that has ended would hold a device for ever, under a name that nobody serves any more.
+                Ok((holders, kubelet::Teller::Checkpoint)) => {
+                    holders::held(&holders, |resource| ours.contains(resource))
+                }
                 Err(error) => {
                     if was_known {
                         tracing::warn!(%error, "cannot tell what pods hold, so every device counts as held");

@@ -9,6 +9,7 @@
 //!
 //! What is on offer is decided in [`crate::pool::Offer`], and each pool's link to the kubelet lives in `link`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub struct State {
     offer: Offer,
     links: Vec<Served>,
     pools_ever: usize,
+    resources_ever: BTreeSet<String>,
 }
 
 /// A pool that is served, or was until now.
@@ -158,6 +160,7 @@ impl State {
             offer: Offer::default(),
             links: Vec::new(),
             pools_ever: 0,
+            resources_ever: BTreeSet::new(),
         };
         state.configure(config, &mut Vec::new());
         state
@@ -176,6 +179,11 @@ impl State {
     /// Who holds devices, as far as it was asked.
     pub fn held(&self) -> &Held {
         &self.held
+    }
+
+    /// Every resource that was served since the start.
+    pub fn resources_ever(&self) -> &BTreeSet<String> {
+        &self.resources_ever
     }
 
     /// A pool as it is now.
@@ -215,7 +223,8 @@ pub fn step(mut state: State, event: Event, now: Duration) -> (State, Vec<Action
         Event::Scanned(inventory) => state.scanned(inventory, &mut actions),
         Event::Configured(config, inventory) => {
             state.next = Some(config);
-            state.inventory = Some(state.shared(inventory));
+            state.inventory =
+                Some(inventory.settled(state.inventory.as_ref().unwrap_or(&Inventory::default())));
             actions.push(Action::AskHolders);
         }
         Event::Held(held) => {
@@ -265,16 +274,8 @@ impl State {
         self.links.iter_mut().find(|served| served.pool == pool).map(|served| &mut served.link)
     }
 
-    /// With the devices of the last scan wherever they are equal.
-    fn shared(&self, inventory: Inventory) -> Inventory {
-        match &self.inventory {
-            Some(earlier) => inventory.shared_with(earlier),
-            None => inventory,
-        }
-    }
-
     fn scanned(&mut self, inventory: Inventory, actions: &mut Vec<Action>) {
-        let inventory = self.shared(inventory);
+        let inventory = inventory.settled(self.inventory.as_ref().unwrap_or(&Inventory::default()));
         let is_other = self.inventory.as_ref() != Some(&inventory);
         self.inventory = Some(inventory);
         if is_other || self.offer.depends_on_holders() {
@@ -286,6 +287,7 @@ impl State {
     fn configure(&mut self, config: Config, actions: &mut Vec<Action>) {
         self.config = config;
         for pool in &self.config.pools {
+            self.resources_ever.insert(pool.resource.to_string());
             let options = options(pool);
             match self.links.iter_mut().find(|served| served.resource == pool.resource) {
                 Some(served) => {

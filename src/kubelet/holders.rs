@@ -202,16 +202,22 @@ fn cdi_devices(answer: &ContainerAllocateResponse) -> Vec<String> {
 }
 
 /// The same, by resource and device.
-///
-/// # Errors
-/// As [`holdings_from_checkpoint`].
-pub fn holders_from_checkpoint(device_plugins: &Path) -> Result<Holders, HoldersError> {
+pub fn by_resource(holdings: &[Holding]) -> Holders {
     let mut holders = Holders::new();
-    for holding in holdings_from_checkpoint(device_plugins)? {
-        let resource = holders.entry(holding.resource).or_default();
-        resource.extend(holding.ids.into_iter().map(|id| (id, holding.holder.clone())));
+    for holding in holdings {
+        let resource = holders.entry(holding.resource.clone()).or_default();
+        resource.extend(holding.ids.iter().map(|id| (id.clone(), holding.holder.clone())));
     }
-    Ok(holders)
+    holders
+}
+
+/// Who told who holds what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Teller {
+    /// podresources: pods that run.
+    Podresources,
+    /// The checkpoint: pods that have ended are in it, too, until the kubelet next allocates.
+    Checkpoint,
 }
 
 /// From podresources where its socket is there and answers within `limit`, else from the checkpoint. podresources knows
@@ -223,13 +229,13 @@ pub async fn holders(
     podresources: Option<&Path>,
     device_plugins: &Path,
     limit: Duration,
-) -> Result<Holders, HoldersError> {
+) -> Result<(Holders, Teller), HoldersError> {
     let asked = match podresources {
         Some(socket) if socket.exists() => holders_from_podresources(socket, limit).await.ok(),
         _ => None,
     };
     match asked {
-        Some(holders) => Ok(holders),
-        None => holders_from_checkpoint(device_plugins),
+        Some(holders) => Ok((holders, Teller::Podresources)),
+        None => Ok((by_resource(&holdings_from_checkpoint(device_plugins)?), Teller::Checkpoint)),
     }
 }

@@ -16,7 +16,7 @@ mod watch;
 pub use connection::{ConnectError, Connection};
 pub use endpoint::{StreamEvent, serve};
 pub use holders::{
-    CHECKPOINT, Holder, Holders, HoldersError, Holding, holders, holders_from_checkpoint,
+    CHECKPOINT, Holder, Holders, HoldersError, Holding, Teller, by_resource, holders,
     holders_from_podresources, holdings_from_checkpoint,
 };
 pub use pool::{Advertised, DeviceList, PluginOptions, Pool, Refusal};

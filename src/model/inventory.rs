@@ -1,9 +1,10 @@
 //! What one scan found.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Device, DeviceId};
+use super::{Device, DeviceId, Function, PciAddress, PhysicalFunction};
 
 /// Something that a scan could not read, or found odd.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,17 +37,27 @@ impl Inventory {
         Self { devices: devices.into_iter().map(Arc::new).collect(), notes }
     }
 
-    /// The same, with the devices of an earlier scan wherever they are equal: a daemon would hold each device twice.
+    /// The same, with the devices of an earlier scan wherever they are equal, and with copies of the others.
+    ///
+    /// What a scan found lies strewn among all that it has read and thrown away, on the heaps of its threads. A copy leaves
+    /// those empty; a daemon keeps inventories for long.
     #[must_use]
-    pub fn shared_with(mut self, earlier: &Self) -> Self {
-        for device in &mut self.devices {
-            if let Some(known) = earlier.get(&device.id)
-                && known == device
-            {
-                *device = Arc::clone(known);
+    pub fn settled(&self, earlier: &Self) -> Self {
+        let mut parents: BTreeMap<PciAddress, Arc<PhysicalFunction>> = BTreeMap::new();
+        let copy = |device: &Arc<Device>| match earlier.get(&device.id) {
+            Some(known) if known == device => Arc::clone(known),
+            _ => {
+                let mut device = (**device).clone();
+                if let Function::Virtual { pf, .. } | Function::Sub { pf, .. } = &mut device.function {
+                    let parent = parents.entry(pf.address).or_insert_with(|| Arc::new((**pf).clone()));
+                    if parent == pf {
+                        *pf = Arc::clone(parent);
+                    }
+                }
+                Arc::new(device)
             }
-        }
-        self
+        };
+        Self { devices: self.devices.iter().map(copy).collect(), notes: self.notes.clone() }
     }
 
     /// The devices in the order of their ids.

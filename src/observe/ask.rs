@@ -54,7 +54,7 @@ impl Asker {
         let mut report = self.report().await?;
         let holders = kubelet::holders(self.podresources.as_deref(), &self.device_plugins, HOLDERS_LIMIT);
         match holders.await {
-            Ok(holders) => report.tell_holders(&holders),
+            Ok((holders, _)) => report.tell_holders(&holders),
             Err(error) => report.holders_unknown = Some(error.to_string()),
         }
         Some(report)

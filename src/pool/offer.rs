@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::carrier::Carriers;
 use super::{Member, Pool, Pools, assign, health};
-use crate::config::Config;
+use crate::config::{Config, PoolConfig};
 use crate::model::{Device, DeviceId, Health, Inventory, ResourceName};
 
 /// How long a device that is gone is told as unhealthy, where a pod holds it.
@@ -40,7 +40,7 @@ pub struct Offer {
     /// Since when a held device is gone.
     gone: BTreeMap<DeviceId, Duration>,
     /// The last pool of a device.
-    owners: BTreeMap<DeviceId, ResourceName>,
+    owners: BTreeMap<DeviceId, Arc<PoolConfig>>,
     carriers: Carriers,
     /// Since when a pool waits; nothing once it waits no longer.
     waits: BTreeMap<ResourceName, Option<Duration>>,
@@ -50,23 +50,16 @@ pub struct Offer {
 
 #[derive(Debug, Clone)]
 struct Still {
-    driver: Option<String>,
-    names: Vec<String>,
+    device: Arc<Device>,
     since: Duration,
 }
 
 impl Still {
-    fn new(device: &Device, since: Duration) -> Self {
-        Self { driver: device.driver.clone(), names: names(device), since }
+    fn is_still(&self, device: &Arc<Device>) -> bool {
+        let is_same =
+            || self.device.driver == device.driver && self.device.netdev_names().eq(device.netdev_names());
+        Arc::ptr_eq(&self.device, device) || is_same()
     }
-
-    fn is_still(&self, device: &Device) -> bool {
-        self.driver == device.driver && self.names == names(device)
-    }
-}
-
-fn names(device: &Device) -> Vec<String> {
-    device.netdev_names().map(str::to_owned).collect()
 }
 
 /// The time at which something will change by itself.
@@ -124,7 +117,8 @@ impl Offer {
         let mut earlier = std::mem::take(&mut self.still);
         for device in inventory.devices() {
             let known = earlier.remove(&device.id).filter(|still| still.is_still(device));
-            self.still.insert(device.id.clone(), known.unwrap_or_else(|| Still::new(device, now)));
+            let since = known.map_or(now, |still| still.since);
+            self.still.insert(device.id.clone(), Still { device: Arc::clone(device), since });
             self.gone.remove(&device.id);
         }
     }
@@ -152,7 +146,7 @@ impl Offer {
     fn is_held_elsewhere(&self, id: &DeviceId, resource: &ResourceName, held: &Held) -> bool {
         match held {
             Held::Known(held) => held.get(id.as_str()).is_some_and(|holder| *holder != resource.to_string()),
-            Held::Unknown => self.owners.get(id).is_some_and(|owner| owner != resource),
+            Held::Unknown => self.owners.get(id).is_some_and(|owner| owner.resource != *resource),
         }
     }
 
@@ -229,7 +223,7 @@ impl Offer {
         for pool in &pools.pools {
             resources.insert(&pool.config.resource);
             for member in &pool.members {
-                self.owners.insert(member.device.id.clone(), pool.config.resource.clone());
+                self.owners.insert(member.device.id.clone(), Arc::clone(&pool.config));
             }
         }
         self.carriers.keep_only(|resource| resources.contains(resource));

@@ -186,8 +186,9 @@ fn the_daemon_set_has_no_right_that_it_does_not_need() {
     assert_eq!(pod["automountServiceAccountToken"], false);
     assert_eq!(of_kind(&documents, "ServiceAccount")["automountServiceAccountToken"], false);
     let (kubelet, files) = ("/var/lib/kubelet/device-plugins", "/var/run/k8s.cni.cncf.io/devinfo/dp");
-    assert_eq!(mounts(container), [kubelet, files, "/etc/pcidp"]);
-    assert_eq!(pod["volumes"].as_array().unwrap().len(), 3);
+    let holders = "/var/lib/kubelet/pod-resources";
+    assert_eq!(mounts(container), [kubelet, files, holders, "/etc/pcidp"]);
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), 4);
 
     let documents =
         pcidp(&["generate", "manifests", "--config-file", "examples/quickstart.json", "--use-cdi"]);
@@ -195,8 +196,8 @@ fn the_daemon_set_has_no_right_that_it_does_not_need() {
     let pod = &of_kind(&documents, "DaemonSet")["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(container["args"], json!(["--log-level=info", "--use-cdi"]));
-    assert_eq!(mounts(container), [kubelet, files, "/var/run/cdi", "/etc/pcidp"]);
-    assert_eq!(pod["volumes"][2]["hostPath"]["path"], "/var/run/cdi");
+    assert_eq!(mounts(container), [kubelet, files, holders, "/var/run/cdi", "/etc/pcidp"]);
+    assert_eq!(pod["volumes"][3]["hostPath"]["path"], "/var/run/cdi");
 }
 
 #[test]
@@ -399,7 +400,7 @@ fn the_chart_gives_the_pod_of_the_plain_manifest() {
     let mut expected = of_kind(&plain, "DaemonSet")["spec"]["template"]["spec"].clone();
     for spec in [&mut pod, &mut expected] {
         spec["containers"][0]["args"].take();
-        spec["volumes"][2]["configMap"]["name"].take();
+        spec["volumes"][3]["configMap"]["name"].take();
     }
     assert_eq!(pod, expected);
     assert_eq!(
@@ -443,9 +444,9 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
     assert_eq!(pod["securityContext"]["seLinuxOptions"], json!({"type": "container_device_plugin_t"}));
     assert_eq!(pod["serviceAccountName"], "default");
     assert_eq!(pod["nodeSelector"]["kae"], "yes");
-    assert_eq!(mounts(container)[2], "/var/run/cdi");
-    assert_eq!(pod["volumes"][2]["hostPath"]["path"], "/var/run/cdi");
-    assert_eq!(pod["volumes"][3]["configMap"]["name"], "mine");
+    assert_eq!(mounts(container)[3], "/var/run/cdi");
+    assert_eq!(pod["volumes"][3]["hostPath"]["path"], "/var/run/cdi");
+    assert_eq!(pod["volumes"][4]["configMap"]["name"], "mine");
     for wrong in
         ["--set=tolerance=1", "--set=image.tga=1", "--set=logLevel=loud", "--set=pools[0].selectors=1"]
     {

@@ -304,3 +304,16 @@ async fn a_device_under_a_pod_that_changes_its_driver_is_unhealthy_and_stays() {
     make_node(&host, "/dev/unrelated");
     node.stop().await;
 }
+
+#[tokio::test]
+async fn a_pod_of_a_resource_that_nobody_serves_any_more_holds_nothing_by_the_checkpoint_alone() {
+    // The kubelet keeps the entries of pods that have ended until it next allocates.
+    let mut node = Node::with_pool(&host("two-socket"), r#""selectors":{"pfNames":["ens1f0np0#0-1"]}"#).await;
+    node.holds(&[("x.io/old-name", &["0000:17:01.0"])]);
+    node.restart_plugin().await;
+    node.eventually("it is on offer again", |state| {
+        state.resource("x.io/r").registrations.len() > 1 && state.allocatable("x.io/r") == 2
+    })
+    .await;
+    node.stop().await;
+}

@@ -8,7 +8,7 @@ use crate::kubelet::api::podresources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
 use crate::kubelet::{
-    CHECKPOINT, HoldersError, OwnSocket, holders_from_checkpoint, holders_from_podresources,
+    CHECKPOINT, HoldersError, OwnSocket, by_resource, holders_from_podresources, holdings_from_checkpoint,
 };
 
 /// Has one pod, or forbids to ask.
@@ -85,7 +85,7 @@ async fn podresources_name_the_pod_and_the_container() {
 #[test]
 fn a_checkpoint_names_the_pods_uid_and_the_container() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(holders_from_checkpoint(directory.path()).unwrap().is_empty());
+    assert!(by_resource(&holdings_from_checkpoint(directory.path()).unwrap()).is_empty());
 
     let path = directory.path().join(CHECKPOINT);
     let entry = r#"{"PodUID":"0f5f","ContainerName":"one","ResourceName":"example.com/probe",
@@ -95,8 +95,8 @@ fn a_checkpoint_names_the_pods_uid_and_the_container() {
             r#"{{"Data":{{"PodDeviceEntries":{entries},"RegisteredDevices":{{"example.com/probe":["a","b","c"]}}}},"Checksum":42}}"#
         );
         std::fs::write(&path, text).unwrap();
-        let holders = holders_from_checkpoint(directory.path()).unwrap();
-        let held = holders.get(RESOURCE).cloned().unwrap_or_default();
+        let all = by_resource(&holdings_from_checkpoint(directory.path()).unwrap());
+        let held = all.get(RESOURCE).cloned().unwrap_or_default();
         assert_eq!(held.len(), count);
         for holder in held.values() {
             assert_eq!((holder.pod.as_str(), holder.container.as_str()), ("0f5f", "one"));
@@ -104,7 +104,7 @@ fn a_checkpoint_names_the_pods_uid_and_the_container() {
     }
 
     std::fs::write(&path, r#"{"Data":{"PodDeviceEntries":[{"DeviceIDs":["a"]}]}}"#).unwrap();
-    let error = holders_from_checkpoint(directory.path()).unwrap_err();
+    let error = holdings_from_checkpoint(directory.path()).unwrap_err();
     assert!(matches!(error, HoldersError::Form { .. }), "{error}");
     assert!(error.to_string().contains(CHECKPOINT), "{error}");
 }

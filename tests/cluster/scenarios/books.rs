@@ -7,7 +7,7 @@ use pcidp::kubelet::api::podresources::pod_resources_lister_client::PodResources
 use pcidp::kubelet::api::podresources::{
     AllocatableResourcesRequest, ContainerDevices, GetPodResourcesRequest, ListPodResourcesRequest,
 };
-use pcidp::kubelet::{Connection, holders_from_checkpoint};
+use pcidp::kubelet::{Connection, by_resource, holdings_from_checkpoint};
 
 use crate::node::Node;
 use crate::outcome::{Failure, Outcome, harness, must, same};
@@ -37,8 +37,8 @@ pub(crate) fn podresources_and_the_checkpoint_name_our_ids(node: &Node) -> Outco
         (0..4).map(|vf| format!("0000:11:01.{}", vf * 2)).collect::<BTreeSet<_>>(),
     )?;
 
-    let checkpoint = holders_from_checkpoint(&node.at("/var/lib/kubelet/device-plugins"));
-    let checkpoint = checkpoint.map_err(|error| Failure::Product(error.to_string()))?;
+    let holdings = holdings_from_checkpoint(&node.at("/var/lib/kubelet/device-plugins"));
+    let checkpoint = by_resource(&holdings.map_err(|error| Failure::Product(error.to_string()))?);
     let uid = node.get("pod holder", ".metadata.uid")?;
     let held = checkpoint.get(RESOURCE).into_iter().flatten().filter(|(_, holder)| holder.pod == uid);
     same("the checkpoint", held.map(|(id, _)| id.clone()).collect::<BTreeSet<_>>(), given)?;
