@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use pcidp::daemon::Options;
@@ -291,8 +291,19 @@ async fn a_socket_that_somebody_removed_is_made_again() {
     plugin.stop().await;
 }
 
-/// A second instance, in a process of its own.
-fn second(plugin: &Observed) -> std::process::Child {
+/// A second instance, in a process of its own; it ends with the test, however that ends.
+struct Second(Child);
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts it, and waits until it answers. Its name.
+async fn second(plugin: &Observed) -> (Second, String) {
+    let first: Vec<PathBuf> = plugin.sockets();
     let mut command = Command::new(env!("CARGO_BIN_EXE_pcidp"));
     command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -301,7 +312,17 @@ fn second(plugin: &Observed) -> std::process::Child {
         .arg(plugin.directory())
         .arg("--device-info-dir")
         .arg(plugin.directory().join("devinfo"));
-    command.stderr(Stdio::null()).spawn().unwrap()
+    let second = Second(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    loop {
+        let new = plugin.sockets().into_iter().find(|path| !first.contains(path));
+        if let Some(path) = new {
+            let name = path.file_stem().unwrap().to_str().unwrap().replace("status-", "");
+            if plugin.status(&["--live", "--instance", &name]).await.status.success() {
+                return (second, name);
+            }
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 // RUN: a rolling update with surge
@@ -309,13 +330,10 @@ fn second(plugin: &Observed) -> std::process::Child {
 async fn of_two_instances_each_can_be_asked_and_another_containers_is_never_a_probes() {
     let plugin = Observed::start(&host("demo"), TWO).await;
     let first = plugin.ready().await.instance;
-    let mut other = second(&plugin);
-    while plugin.sockets().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let (_other, newest) = second(&plugin).await;
     let output = plugin.status(&["-o", "json"]).await;
     let shown: Report = serde_json::from_slice(&output.stdout).unwrap();
-    assert_ne!(shown.instance, first, "the newest is shown");
+    assert_eq!(shown.instance, newest);
     assert!(String::from_utf8(output.stderr).unwrap().contains("--instance"));
     let output = plugin.status(&["--instance", &first, "-o", "json"]).await;
     let shown: Report = serde_json::from_slice(&output.stdout).unwrap();
@@ -338,8 +356,6 @@ async fn of_two_instances_each_can_be_asked_and_another_containers_is_never_a_pr
             std::io::stderr().write_all(text.as_bytes()).unwrap();
         }
     }
-    other.kill().unwrap();
-    other.wait().unwrap();
     plugin.stop().await;
 }
 
@@ -348,21 +364,13 @@ async fn of_two_instances_each_can_be_asked_and_another_containers_is_never_a_pr
 async fn a_plugin_that_hangs_is_found_by_the_probe() {
     let plugin = Observed::start(&host("demo"), TWO).await;
     let first = plugin.ready().await.instance;
-    let mut other = second(&plugin);
-    while plugin.sockets().len() < 2 {
-        tokio::task::yield_now().await;
-    }
-    let sockets = plugin.sockets();
-    let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().replace("status-", "");
-    let hangs = sockets.iter().map(name).find(|name| *name != first).unwrap();
-    let stopped = nix::unistd::Pid::from_raw(other.id().try_into().unwrap());
+    let (other, hangs) = second(&plugin).await;
+    let stopped = nix::unistd::Pid::from_raw(other.0.id().try_into().unwrap());
     nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGSTOP).unwrap();
     let output = plugin.status(&["--live", "--instance", &hangs]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("no answer within"));
     assert_eq!(plugin.status(&["--live", "--instance", &first]).await.status.code(), Some(0));
-    other.kill().unwrap();
-    other.wait().unwrap();
     plugin.stop().await;
 }
 
