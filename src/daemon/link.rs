@@ -185,26 +185,22 @@ impl Link {
 
     pub(super) fn kubelet(&mut self, identity: Option<SocketIdentity>) -> Option<Action> {
         let is_new = |with: Option<SocketIdentity>| identity.is_some() && with != identity;
-        match &mut self.phase {
-            Phase::Paused if identity.is_some() => {
-                self.failures = 0;
-                Some(self.register(Duration::ZERO))
-            }
-            Phase::Registered { with } | Phase::Streaming { with } if is_new(*with) => {
-                self.failures = 0;
-                Some(self.register(Duration::ZERO))
-            }
-            Phase::Registering { after, .. } if identity.is_some() && *after > AFTER_LOSS => {
-                self.failures = 0;
-                Some(self.register(Duration::ZERO))
-            }
+        let asks_at_once = match &mut self.phase {
+            Phase::Paused => identity.is_some(),
+            Phase::Registered { with } | Phase::Streaming { with } => is_new(*with),
+            Phase::Registering { after, .. } if *after > AFTER_LOSS => identity.is_some(),
             // An answer tells which kubelet was asked, but a refusal does not.
             Phase::Registering { renewed, .. } => {
                 *renewed = identity.is_some();
-                None
+                false
             }
-            _ => None,
+            Phase::Waiting | Phase::Unbound | Phase::Closing => false,
+        };
+        // Whatever failed was the old one's doing.
+        if asks_at_once || (identity.is_some() && self.phase == Phase::Unbound) {
+            self.failures = 0;
         }
+        asks_at_once.then(|| self.register(Duration::ZERO))
     }
 
     pub(super) fn bound(&mut self, epoch: u64, bound: bool) -> Option<Action> {

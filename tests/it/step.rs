@@ -394,3 +394,22 @@ fn a_kubelet_that_comes_while_a_pool_pauses_is_asked_at_once() {
     world.take(Event::Kubelet(Some(kubelet(1))));
     assert_eq!(pause(&world), Duration::ZERO);
 }
+
+// REG-05
+#[test]
+fn what_an_old_kubelet_refused_does_not_slow_down_a_pool_that_binds_for_the_new_one() {
+    let mut world = streaming();
+    world.play(Op::Closed(0));
+    for _ in 0..16 {
+        world.perform_current(false);
+    }
+    world.play(Op::SocketLost(0));
+    world.take(Event::Kubelet(Some(kubelet(1))));
+    world.perform_current(true);
+    world.perform_current(false);
+    let waits = world.open.iter().filter_map(|(_, action)| match action {
+        Action::Timer { epoch, after, .. } if *epoch == world.epochs[0] => Some(*after),
+        _ => None,
+    });
+    assert_eq!(waits.collect::<Vec<_>>(), [Duration::from_millis(100)]);
+}
