@@ -5,21 +5,21 @@
 set -eu
 if [ "${INSIDE:-}" != 1 ]; then
   for module in overlay veth bridge; do modprobe $module; done
-  mkdir -p /mnt/below /mnt/above /mnt/root
+  mkdir -p /mnt/below /mnt/above /mnt/whole
   mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,ro,cache=loose root /mnt/below
   mount -t tmpfs -o size=3g none /mnt/above
   mkdir /mnt/above/upper /mnt/above/work
-  mount -t overlay -o lowerdir=/mnt/below,upperdir=/mnt/above/upper,workdir=/mnt/above/work overlay /mnt/root
-  for directory in proc sys dev; do mount --rbind /$directory /mnt/root/$directory; done
+  mount -t overlay -o lowerdir=/mnt/below,upperdir=/mnt/above/upper,workdir=/mnt/above/work overlay /mnt/whole
+  for directory in proc sys dev; do mount --rbind /$directory /mnt/whole/$directory; done
   for directory in cmd out; do
-    mkdir -p /mnt/root/$directory
-    mount --bind /$directory /mnt/root/$directory
+    mkdir -p /mnt/whole/$directory
+    mount --bind /$directory /mnt/whole/$directory
   done
-  mount -t tmpfs none /mnt/root/run
-  mkdir /mnt/root/run/lock
-  cp /bin/open-vfio /mnt/root/run/
+  mount -t tmpfs none /mnt/whole/run
+  mkdir /mnt/whole/run/lock
+  cp /bin/open-vfio /mnt/whole/run/
   mount --make-rshared /
-  INSIDE=1 exec chroot /mnt/root /bin/sh "$1/tests/cluster/machine.sh" "$@"
+  INSIDE=1 exec chroot /mnt/whole /bin/sh "$1/tests/cluster/machine.sh" "$@"
 fi
 
 shift
