@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
+use super::step::options;
 use super::{CdiDirectory, DeviceInfoDirectory, UacceViews};
 use crate::config::Selector;
 use crate::handout::{Manner, SharedNodes, handout, nodes};
@@ -294,9 +295,7 @@ impl PoolService {
         self.freed().take(ids.iter().flatten().map(String::as_str));
         Ok(answers)
     }
-}
 
-impl PoolService {
     /// Whether the nodes that a container was given are those of its devices still. The kubelet gives them again whenever it
     /// starts the container, and does not ask; a number of a group may be another device's by then.
     fn still_has(&self, pool: &Pool, ids: &[String], nodes: &BTreeSet<String>) -> Result<(), Refusal> {
@@ -322,11 +321,7 @@ impl PoolService {
 
 impl crate::kubelet::Pool for PoolService {
     fn options(&self) -> PluginOptions {
-        let config = &self.pool().config;
-        PluginOptions {
-            preferred_allocation: !config.allocation_policy.is_empty(),
-            pre_start: config.pre_start_check,
-        }
+        options(&self.pool().config)
     }
 
     fn allocate(&self, containers: &[Vec<String>]) -> Result<Vec<Handout>, Refusal> {
