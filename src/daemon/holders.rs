@@ -24,6 +24,15 @@ pub(super) fn held(holders: &Holders, counts: impl Fn(&str) -> bool) -> Held {
     Held::Known(holders.iter().filter(|(resource, _)| counts(resource)).flat_map(of_resource).collect())
 }
 
+/// The devices that pods hold, as far as that is known.
+pub(super) fn devices(held: &Held) -> impl Iterator<Item = DeviceId> {
+    let known = match held {
+        Held::Known(held) => Some(held.keys()),
+        Held::Unknown => None,
+    };
+    known.into_iter().flatten().map(|id| DeviceId::from(id.as_str()))
+}
+
 /// The devices that pods hold under a resource.
 pub(super) fn ids_of(held: &BTreeMap<String, String>, resource: &ResourceName) -> BTreeSet<String> {
     let resource = resource.to_string();

@@ -21,7 +21,7 @@ use super::{Action, Event, Manner, Options, Outputs, PoolService, RunError, Stat
 use crate::config::{Config, PoolConfig, UacceView};
 use crate::host::{HostRoot, Wanted, Watch, scan};
 use crate::kubelet::{self, DeviceList, Instance, KUBELET_SOCKET, Pool as _, SocketIdentity, SocketWatch};
-use crate::model::{DeviceId, Inventory, Note, ResourceName};
+use crate::model::{Inventory, Note, ResourceName};
 use crate::observe::Metrics;
 use crate::pool::{Held, Pool};
 
@@ -142,7 +142,7 @@ struct Daemon {
     /// The config is being read, and whether it was to be read again meanwhile, by somebody's wish or not.
     reading: Option<Option<bool>>,
     notes: Vec<Note>,
-    /// The text of the last config that was read, good or bad.
+    /// The text of the config that is served.
     text: String,
     /// What running containers were given has been made again.
     restored: bool,
@@ -252,8 +252,7 @@ impl Daemon {
     fn wanted_with_held(&self) -> Arc<Wanted> {
         match self.state.held() {
             Held::Known(held) if !held.is_empty() => {
-                let ids = held.keys().map(|id| DeviceId::from(id.as_str()));
-                Arc::new(self.wanted.as_ref().clone().and_devices(ids))
+                Arc::new(self.wanted.as_ref().clone().and_devices(holders::devices(self.state.held())))
             }
             _ => Arc::clone(&self.wanted),
         }
@@ -277,10 +276,7 @@ impl Daemon {
         tokio::task::spawn_blocking(move || match source.load_other(&known) {
             Ok(None) => post.send(Message::ReadAgain(Ok(()), asked)),
             Ok(Some(loaded)) => {
-                let mut wanted = Wanted::of(&loaded.checked.config);
-                if let Held::Known(held) = held {
-                    wanted = wanted.and_devices(held.keys().map(|id| DeviceId::from(id.as_str())));
-                }
+                let wanted = Wanted::of(&loaded.checked.config).and_devices(holders::devices(&held));
                 let inventory = scan(&host, &wanted);
                 post.send(Message::Read(Box::new(loaded), inventory));
             }
