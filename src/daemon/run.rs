@@ -534,8 +534,9 @@ impl Daemon {
                     tracing::info!(resource = %served.resource, socket = %path.display(), "somebody else serves it too");
                     let post = self.post.clone();
                     tokio::spawn(async move {
-                        kubelet::outlive(&path).await;
-                        post.send(Event::SiblingEnded(pool));
+                        if kubelet::outlive(&path).await {
+                            post.send(Event::SiblingEnded(pool));
+                        }
                         // It may have been killed, and have left its socket behind.
                         if let Err(error) = kubelet::remove_stale(&path) {
                             tracing::debug!(%error, "left where it is");

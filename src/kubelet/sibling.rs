@@ -14,12 +14,13 @@ use super::socket::{Place, is_sibling};
 use super::watch::Sockets;
 use crate::model::ResourceName;
 
-/// Waits until the process that listens on a socket has ended; at once where nobody does.
-pub async fn outlive(socket: &Path) {
-    let Ok(mut stream) = UnixStream::connect(socket).await else { return };
+/// Waits until the process that listens on a socket has ended; false, at once, where nobody does.
+pub async fn outlive(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket).await else { return false };
     let mut greeting = [0; 256];
     // A server of HTTP/2 says its settings, and then waits for ours.
     while stream.read(&mut greeting).await.is_ok_and(|length| length > 0) {}
+    true
 }
 
 /// The sockets of others that serve a resource: those of instances of this plugin, and that of the Go plugin.
