@@ -241,6 +241,10 @@ impl PoolService {
         let known = &member.device;
         let selector = pool.selector(member);
         let not_ready = |reason: String| Refusal::NotReady { id: known.id.to_string(), reason };
+        // What the kubelet was told is unhealthy may be so for what no file of the device shows: its link, say.
+        if let Health::Unhealthy(reason) = &member.health {
+            return Err(Refusal::Unhealthy { id: known.id.to_string(), reason: reason.clone() });
+        }
         let device = host::refresh(&self.host, known).map_err(|note| not_ready(note.to_string()))?;
         if device.driver != known.driver {
             let name = |driver: &Option<String>| driver.clone().unwrap_or_else(|| "no driver".to_owned());

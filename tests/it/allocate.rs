@@ -462,3 +462,29 @@ async fn devices_of_one_group_share_its_node_once() {
     assert_eq!(code, Code::FailedPrecondition);
     node.stop().await;
 }
+
+// HLT-01
+#[test]
+fn a_device_that_was_told_to_be_unhealthy_is_refused_with_the_reason() {
+    use pcidp::daemon::{DeviceInfoDirectory, Outputs, PoolService};
+    use pcidp::kubelet::Pool as _;
+    use pcidp::model::Health;
+
+    let host = host("two-socket");
+    let config = crate::machine::config(
+        r#"{"resourceList":[{"resourceName":"r","selectors":{"pfNames":["ens1f0np0#0"]}}]}"#,
+    );
+    let mut pool = crate::machine::pools(&host, &config).pools.remove(0);
+    pool.members[0].health = Health::Unhealthy("ens1f0np0 has no carrier".to_owned());
+    let id = pool.members[0].device.id.to_string();
+    let place = tempfile::tempdir().unwrap();
+    let outputs = Outputs {
+        device_info: DeviceInfoDirectory::new(place.path().join("devinfo")),
+        cdi: None,
+        kubelet: place.path().to_owned(),
+        views: None,
+    };
+    let refusal = PoolService::new(host, outputs, pool).allocate(&[vec![id]]).unwrap_err();
+    assert!(refusal.to_string().contains("no carrier"), "{refusal}");
+    assert!(!place.path().join("devinfo").exists(), "nothing is written for it");
+}
