@@ -11,11 +11,10 @@ use pcidp::observe::Report;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::machine::{remove_node, unplug};
+use crate::machine::unplug;
 use crate::node::host;
 use crate::observed::{Observed, request};
 
-const DEMO: &str = include_str!("../../examples/demo.json");
 const TWO: &str = r#"{"resourceList":[
     {"resourceName":"a","selectors":{"pciAddresses":["17:11.0"]}},
     {"resourceName":"b","selectors":{"pciAddresses":["17:11.1"]}}]}"#;
@@ -28,13 +27,7 @@ fn value(metrics: &str, name: &str) -> Option<f64> {
 // OBS-01, OBS-03
 #[tokio::test]
 async fn status_shows_pools_health_with_reasons_links_and_who_holds_what() {
-    let host = host("demo");
-    let plugin = Observed::start(&host, DEMO).await;
-    plugin.ready().await;
-    remove_node(&host, "/dev/vfio/52");
-    plugin.look_again.notify_one();
-    plugin.eventually("one is unhealthy", |report| report.pools[1].healthy == 1).await;
-    plugin.holds("x.io/sriov_net", &["0000:17:11.1"]);
+    let plugin = Observed::with_something_to_see().await;
     plugin.address().await;
     insta::assert_snapshot!("status", plugin.printed(&[]).await);
     insta::assert_snapshot!("status_json", plugin.printed(&["-o", "json"]).await);

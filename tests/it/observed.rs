@@ -17,6 +17,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::machine::remove_node;
+use crate::node::host;
+
 /// The daemon with what is around it. Dropping it ends all.
 pub(crate) struct Observed {
     pub(crate) kubelet: StandIn,
@@ -34,7 +37,22 @@ pub(crate) struct Page {
     pub(crate) body: String,
 }
 
+/// The config of the demo.
+pub(crate) const DEMO: &str = include_str!("../../examples/demo.json");
+
 impl Observed {
+    /// The demo's host with a device that is unhealthy, and one that a pod holds.
+    pub(crate) async fn with_something_to_see() -> Self {
+        let host = host("demo");
+        let plugin = Self::start(&host, DEMO).await;
+        plugin.ready().await;
+        remove_node(&host, "/dev/vfio/52");
+        plugin.look_again.notify_one();
+        plugin.eventually("one is unhealthy", |report| report.pools[1].healthy == 1).await;
+        plugin.holds("x.io/sriov_net", &["0000:17:11.1"]);
+        plugin
+    }
+
     pub(crate) async fn start(host: &HostRoot, config: &str) -> Self {
         Self::start_with(host, config, |options| options).await
     }

@@ -3,29 +3,14 @@
 use std::io::Write as _;
 use std::process::Command;
 
-use crate::machine::remove_node;
-use crate::node::host;
 use crate::observed::Observed;
 
-const DEMO: &str = include_str!("../../examples/demo.json");
 const BROWSERS: [&str; 5] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// The demo's host with a device that is unhealthy, and one that a pod holds.
-async fn with_something_to_see() -> Observed {
-    let host = host("demo");
-    let plugin = Observed::start(&host, DEMO).await;
-    plugin.ready().await;
-    remove_node(&host, "/dev/vfio/52");
-    plugin.look_again.notify_one();
-    plugin.eventually("one is unhealthy", |report| report.pools[1].healthy == 1).await;
-    plugin.holds("x.io/sriov_net", &["0000:17:11.1"]);
-    plugin
-}
-
 #[tokio::test]
 async fn the_page_goes_from_numa_node_and_pf_to_vf_pool_and_pod() {
-    let plugin = with_something_to_see().await;
+    let plugin = Observed::with_something_to_see().await;
     let page = plugin.get("/").await;
     assert_eq!(page.status, 200);
     for forbidden in ["<script", "src=", "href=", "url(", "@import", "onload"] {
@@ -44,7 +29,7 @@ async fn a_browser_shows_the_page_and_has_nothing_to_complain_of() {
         std::io::stderr().write_all(text.as_bytes()).unwrap();
         return;
     };
-    let plugin = with_something_to_see().await;
+    let plugin = Observed::with_something_to_see().await;
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
     command
