@@ -11,5 +11,7 @@ pub mod host;
 pub mod kubelet;
 pub mod model;
 pub mod observe;
+#[cfg(feature = "operator")]
+pub mod operator;
 pub mod pool;
 pub mod select;

@@ -9,6 +9,8 @@ mod generate;
 mod go_flags;
 mod host;
 mod manifests;
+#[cfg(feature = "operator")]
+pub mod operator;
 mod run;
 mod snapshot;
 mod status;

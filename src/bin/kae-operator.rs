@@ -1,0 +1,7 @@
+//! The binary of the operator.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pcidp::cli::operator::main(std::env::args_os())
+}

@@ -1,0 +1,41 @@
+//! `kae-operator`: the cluster side. `args` is what the user said; each subcommand's file is what it means.
+
+mod driver;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "kae-operator",
+    version,
+    about = "Installs and keeps the KAE driver and device plugin of a cluster"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// On a node: installs, checks or removes the KAE driver
+    #[command(subcommand)]
+    Driver(driver::Driver),
+}
+
+/// Runs the program: 0 done, 1 failed, 2 the input is bad.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let parsed = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Nothing better can be done when even that cannot be printed.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    super::end(match parsed.command {
+        Command::Driver(command) => driver::driver(&command),
+    })
+}
