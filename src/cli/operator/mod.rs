@@ -1,6 +1,8 @@
 //! `kae-operator`: the cluster side. `args` is what the user said; each subcommand's file is what it means.
 
 mod driver;
+mod generate;
+mod yaml;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,6 +25,9 @@ enum Command {
     /// On a node: installs, checks or removes the KAE driver
     #[command(subcommand)]
     Driver(driver::Driver),
+    /// Print what ships beside the program
+    #[command(subcommand)]
+    Generate(generate::Generate),
 }
 
 /// Runs the program: 0 done, 1 failed, 2 the input is bad.
@@ -37,5 +42,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     super::end(match parsed.command {
         Command::Driver(command) => driver::driver(&command),
+        Command::Generate(what) => generate::generate(&what),
     })
 }
