@@ -3,3 +3,5 @@
 pub mod crd;
 pub mod driver;
 pub mod engine;
+pub mod labels;
+pub mod render;

@@ -25,6 +25,7 @@ fn write(text: &mut String, value: &Value, depth: usize) {
                 let mut inner = String::new();
                 match entry {
                     Value::Object(object) if !object.is_empty() => write(&mut inner, entry, depth + 1),
+                    Value::Array(list) if !list.is_empty() => write(&mut inner, entry, depth + 1),
                     _ => {
                         inner.push_str(&indent);
                         inner.push(' ');

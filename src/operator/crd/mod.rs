@@ -222,7 +222,7 @@ pub struct HostPaths {
     #[serde(rename = "rootFS")]
     #[schemars(schema_with = "schema::absolute_path")]
     pub root_fs: String,
-    /// The kubelet's root directory. Its folder for device plugins is below it.
+    /// The kubelet's root directory. Its folder for device plugins is always /var/lib/kubelet/device-plugins.
     #[schemars(schema_with = "schema::absolute_path")]
     pub kubelet_root_dir: String,
 }
