@@ -146,7 +146,7 @@ impl Node<'_> {
     /// Whether Node Feature Discovery has been here.
     pub fn is_discovered(&self) -> bool {
         let is_open = |label: &str| self.label(label) == Some(OPEN);
-        self.labels.keys().any(|key| key.starts_with(OF_NFD))
+        self.labels.keys().any(|key| is_of_nfd(key))
             || Engine::ALL.iter().any(|engine| is_open(engine.present_label()))
     }
 }
@@ -252,10 +252,14 @@ fn patch(labels: Map<String, Value>, annotations: Map<String, Value>) -> Option<
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
-/// What a change has to touch to be of interest: our labels and annotation, those of Node Feature Discovery that tell of
-/// engines, and whether it has been here at all.
+/// A label or an annotation that is looked at: the operator's, the users', and those that tell of engines.
 pub fn is_of_interest(key: &str) -> bool {
     key.starts_with("openfuyao.com/kae")
+}
+
+/// A label of Node Feature Discovery itself.
+pub fn is_of_nfd(key: &str) -> bool {
+    key.starts_with(OF_NFD)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod driver;
 mod generate;
+mod run;
 mod yaml;
 
 use std::ffi::OsString;
@@ -16,12 +17,22 @@ use clap::{Parser, Subcommand};
     about = "Installs and keeps the KAE driver and device plugin of a cluster"
 )]
 struct Arguments {
+    #[command(flatten)]
+    logs: run::Logs,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Follow the KAEPolicy: label nodes, run the driver and the plugin
+    Run(run::Run),
+    /// The definition of KAEPolicy in the cluster
+    #[command(subcommand)]
+    Crds(run::Crds),
+    /// The end of the KAEPolicy: when the operator is uninstalled
+    #[command(subcommand)]
+    Policy(run::Policy),
     /// On a node: installs, checks or removes the KAE driver
     #[command(subcommand)]
     Driver(driver::Driver),
@@ -40,8 +51,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    super::end(match parsed.command {
-        Command::Driver(command) => driver::driver(&command),
-        Command::Generate(what) => generate::generate(&what),
-    })
+    super::end(
+        "kae-operator",
+        parsed.logs.init().and_then(|()| match parsed.command {
+            Command::Run(arguments) => run::run(arguments),
+            Command::Crds(command) => run::crds(&command),
+            Command::Policy(command) => run::policy(command),
+            Command::Driver(command) => driver::driver(&command),
+            Command::Generate(what) => generate::generate(&what),
+        }),
+    )
 }

@@ -32,6 +32,8 @@ pub mod reason {
     pub const NFD_LABELS_MISSING: &str = "NFDLabelsMissing";
     /// Node Feature Discovery's labels are there.
     pub const NFD_LABELS_SEEN: &str = "NFDLabelsSeen";
+    /// A node's installer failed.
+    pub const DRIVER_INSTALL_FAILED: &str = "DriverInstallFailed";
     /// The API server refused something, or could not be asked.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
     /// The policy's config of the plugin cannot be used.

@@ -39,7 +39,7 @@ pub const SERVICE_ACCOUNTS: [&str; 2] = [DRIVER, PLUGIN];
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kae-operator");
 const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "kae");
 /// The label by which a DaemonSet knows its pods.
-const NAME: &str = "app.kubernetes.io/name";
+pub(super) const NAME: &str = "app.kubernetes.io/name";
 
 /// Where on a node the driver's pod says that it is done.
 pub const RUN_DIRECTORY: &str = "/run/openfuyao/kae";
