@@ -125,7 +125,9 @@ impl World {
     /// Runs a scenario. Its failure brings the logs of its operators.
     pub(crate) fn try_it(&self, scenario: fn(&Self)) -> Result<(), Failed> {
         let first = self.operators.load(Ordering::Relaxed);
+        let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| scenario(self)));
+        eprint!("{:.1} s, ", started.elapsed().as_secs_f32());
         let failure = outcome.err().map(|panic| {
             let said = panic.downcast_ref::<String>().cloned();
             let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
