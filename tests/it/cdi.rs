@@ -378,7 +378,11 @@ async fn specs_of_every_kind_of_device_keep_to_the_published_schema() {
                 .unwrap()
                 .iter()
                 .map(|device| device["containerEdits"]["deviceNodes"].as_array().unwrap().len());
-            assert_eq!(devices.iter().map(|device| device.1).sum::<usize>(), expected.sum::<usize>(), "{devices:?}");
+            assert_eq!(
+                devices.iter().map(|device| device.1).sum::<usize>(),
+                expected.sum::<usize>(),
+                "{devices:?}"
+            );
         }
         node.stop().await;
     }

@@ -180,8 +180,11 @@ impl Machine {
         // Unasked, a terminal sends back what it gets.
         self.run("stty", &format!("-F {MONITOR} raw -echo"))?;
         let set_link = format!(r#"{{"execute":"set_link","arguments":{{"name":"{network}","up":{is_in}}}}}"#);
-        // The first line is refused but once, which does no harm. What is answered, nobody reads: the adapter tells.
-        write(MONITOR, &format!("{{\"execute\":\"qmp_capabilities\"}}\n{set_link}\n"))?;
+        // No text has this byte: the monitor forgets what it has taken for the beginning of one.
+        let mut told = b"\xff\n{\"execute\":\"qmp_capabilities\"}\n".to_vec();
+        told.extend(format!("{set_link}\n").bytes());
+        // What is answered, nobody reads: the adapter tells.
+        fs::write(MONITOR, told).map_err(|error| trouble(Path::new(MONITOR), error))?;
         let wanted = if is_in { "1" } else { "0" };
         let path = PathBuf::from(format!("/sys/class/net/{}/carrier", self.netdev(address)?));
         until(&format!("a carrier of {wanted} at {address}"), || read(&path).is_ok_and(|seen| seen == wanted))
