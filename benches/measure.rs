@@ -205,13 +205,13 @@ impl Plugin {
         }
     }
 
-    /// How often each thread was given the processor.
+    /// How often each thread waited for something: one that was only put aside for another was not woken.
     fn switches(&self) -> HashMap<String, u64> {
         let threads = fs::read_dir(self.directory().join("task")).unwrap();
         let count = |thread: fs::DirEntry| {
             let of = |key| field(&thread.path().join("status"), key)?.parse::<u64>().ok();
             let name = thread.file_name().to_string_lossy().into_owned();
-            Some((name, of("voluntary_ctxt_switches")? + of("nonvoluntary_ctxt_switches")?))
+            Some((name, of("voluntary_ctxt_switches")?))
         };
         threads.flatten().filter_map(count).collect()
     }

@@ -207,6 +207,18 @@ spec:
           limits:
             memory: 100Mi
         terminationMessagePolicy: FallbackToLogsOnError
+        # Asked over a socket in the kubelet's directory. A kubelet that is away makes no container restart.
+        livenessProbe:
+          exec:
+            command: [pcidp, status, --live]
+          periodSeconds: 30
+          timeoutSeconds: 10
+        # The next node is updated when this one's pools are heard by the kubelet.
+        readinessProbe:
+          exec:
+            command: [pcidp, status, --ready]
+          periodSeconds: 5
+          timeoutSeconds: 10
         volumeMounts:
         # The kubelet's socket, and ours.
         - name: devicesock

@@ -64,9 +64,13 @@ pub(super) fn run(arguments: &RunArguments, ignored: &[String]) -> Outcome {
         )
     };
     let reload = Arc::clone(&options.reload);
-    // Only looks at the machine block, and there is one at a time.
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
+    // Only looks at the machine block, and there is one at a time. Its thread waits for the next one: to end it and to make
+    // another would wake an idle machine more often than the looks do.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .thread_keep_alive(2 * daemon::SCAN_EVERY)
+        .build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -3,19 +3,23 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 
-use nix::dir::Dir;
-use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
+use rustix::fs::RawDir;
 
 use super::HostRoot;
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// A directory with the names in it, sorted. What is read from it later may be gone by then.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     host: &'a HostRoot,
     path: String,
-    open: Dir,
+    open: OwnedFd,
     entries: Vec<String>,
 }
 
@@ -23,10 +27,9 @@ impl<'a> Directory<'a> {
     /// Opens and lists a directory.
     pub(super) fn open(host: &'a HostRoot, path: String) -> io::Result<Self> {
         let place = host.at(&path);
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut open = Dir::open(&place, flags, Mode::empty())
+        let open = openat(AT_FDCWD, &place, DIRECTORY, Mode::empty())
             .map_err(|errno| host.recorded_error(&place).unwrap_or_else(|| errno.into()))?;
-        let entries = names(&mut open)?;
+        let entries = names(&open)?;
         Ok(Self { host, path, open, entries })
     }
 
@@ -78,10 +81,9 @@ impl<'a> Directory<'a> {
     /// The names in a directory below, sorted.
     pub(super) fn list(&self, name: &str) -> io::Result<Vec<String>> {
         self.host.count();
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut below = Dir::openat(&self.open, name, flags, Mode::empty())
+        let below = openat(&self.open, name, DIRECTORY, Mode::empty())
             .map_err(|errno| self.recorded_error(name).unwrap_or_else(|| errno.into()))?;
-        names(&mut below)
+        names(&below)
     }
 
     fn recorded_error(&self, name: &str) -> Option<io::Error> {
@@ -89,14 +91,17 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// A name that is not UTF-8 is left out, for the kernel makes none.
-fn names(directory: &mut Dir) -> io::Result<Vec<String>> {
+/// The names in an open directory, sorted; one that is not UTF-8 is left out, for the kernel makes none.
+///
+/// `std` and `nix` go through the C library, which asks four more things of the kernel for each directory.
+pub(super) fn names(directory: impl AsFd) -> io::Result<Vec<String>> {
+    let mut buffer = [MaybeUninit::uninit(); 8192];
+    let mut entries = RawDir::new(directory, &mut buffer);
     let mut names = Vec::new();
-    for entry in directory.iter() {
+    while let Some(entry) = entries.next() {
         let entry = entry?;
-        names.extend(
-            entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | "..")).map(str::to_owned),
-        );
+        let name = entry.file_name().to_str().ok();
+        names.extend(name.filter(|name| !matches!(*name, "." | "..")).map(str::to_owned));
     }
     names.sort_unstable();
     Ok(names)

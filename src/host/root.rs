@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::errno::Errno;
 use nix::sys::stat::{major, minor};
 
-use super::directory::{Directory, read_page};
+use super::directory::{Directory, names, read_page};
 use super::netlink::{KernelNetlink, Netlink, NoNetlink};
 
 /// A host: a directory that holds its `/sys` and `/dev`, and what a directory cannot hold.
@@ -197,12 +197,7 @@ impl HostRoot {
     /// # Errors
     /// What the kernel said.
     pub fn list(&self, path: &str) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.at(path))? {
-            names.extend(entry?.file_name().into_string().ok());
-        }
-        names.sort_unstable();
-        Ok(names)
+        names(File::open(self.at(path))?)
     }
 
     /// Opens a directory, to read what is in it.

@@ -56,7 +56,10 @@ const SUITE: &[Host] = &[
             scarce::of_two_pods_that_want_the_last_device_one_waits_until_it_is_free,
             scarce::a_pod_that_asks_for_too_many_stays_pending,
             books::podresources_and_the_checkpoint_name_our_ids,
+            life::a_device_that_vanishes_under_a_pod_is_offered_no_more_until_it_is_back,
+            life::a_pool_shrinks_to_nothing_and_comes_back_and_the_node_agrees,
             kubelet::a_killed_kubelet_finds_its_devices_again_and_gives_none_twice,
+            life::a_config_that_is_edited_is_followed_and_a_bad_edit_changes_nothing_and_is_seen,
         ],
     },
     Host {
@@ -70,7 +73,7 @@ const SUITE: &[Host] = &[
             manifests::the_api_server_takes_every_overlay,
             manifests::a_node_made_after_the_plugin_started_is_handed_over_all_the_same,
             watcher::through_the_kubelet_s_registry_a_pod_gets_its_devices,
-            chart::an_upgrade_of_the_chart_never_drops_a_device,
+            chart::ten_upgrades_of_the_chart_in_a_row_never_drop_a_device,
         ],
     },
     Host {

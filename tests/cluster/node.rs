@@ -257,8 +257,11 @@ impl Node {
             "PCIDEVICE",
             ".sock",
         ];
-        let lines: Vec<&str> =
-            log.lines().filter(|line| about.iter().any(|word| line.contains(word))).collect();
+        // What it says of our pod is in the events.
+        let is_about_us = |line: &&str| {
+            about.iter().any(|word| line.contains(word)) && !line.contains("kube-sriov-device-plugin")
+        };
+        let lines: Vec<&str> = log.lines().filter(is_about_us).collect();
         // The kubelet prints whole objects.
         let shortened =
             lines.iter().rev().take(40).rev().map(|line| line.chars().take(400).collect::<String>());

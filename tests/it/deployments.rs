@@ -456,6 +456,57 @@ fn the_chart_takes_every_value_and_refuses_unknown_ones() {
 }
 
 #[test]
+fn the_chart_can_tell_prometheus_and_grafana_and_declares_no_port() {
+    let Some(helm) = tool("helm") else { return };
+    let documents = rendered(
+        &helm,
+        &[
+            "--set=metrics.enabled=true",
+            "--set=metrics.port=9900",
+            "--set=metrics.podMonitor.enabled=true",
+            "--set=metrics.podMonitor.labels.release=monitoring",
+            "--set=metrics.dashboard.enabled=true",
+            "--set=devicePluginDir=/k/device-plugins",
+            "--set=readinessProbe=null",
+        ],
+    )
+    .unwrap();
+    let container = &of_kind(&documents, "DaemonSet")["spec"]["template"]["spec"]["containers"][0];
+    assert!(container["args"].as_array().unwrap().contains(&json!("--http-addr=:9900")));
+    // In the host's network a port of the pod is the node's, and two versions could not overlap.
+    assert_eq!(container["ports"], Value::Null);
+    assert_eq!(container["readinessProbe"], Value::Null);
+    assert_eq!(
+        container["livenessProbe"]["exec"]["command"],
+        json!(["pcidp", "status", "--live", "--device-plugin-dir=/k/device-plugins"])
+    );
+    let monitor = of_kind(&documents, "PodMonitor");
+    assert_eq!(monitor["metadata"]["labels"]["release"], "monitoring");
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["relabelings"][0]["replacement"], "$1:9900");
+    assert_eq!(endpoint["relabelings"][1]["replacement"], "[$1]:9900");
+
+    let dashboard = documents.iter().find(|document| !document["data"]["pcidp.json"].is_null()).unwrap();
+    let dashboard: Value = serde_json::from_str(dashboard["data"]["pcidp.json"].as_str().unwrap()).unwrap();
+    let readme = read("README.md");
+    let mut asked = 0;
+    for target in dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| {
+        panel["targets"].as_array().unwrap().iter().map(|target| target["expr"].as_str().unwrap())
+    }) {
+        let name: String = target[target.find("pcidp_").unwrap()..]
+            .chars()
+            .take_while(|c| c.is_ascii_lowercase() || *c == '_')
+            .collect();
+        let name = name.trim_end_matches("_bucket").trim_end_matches("_count");
+        assert!(readme.contains(&format!("| `{name}` |")), "{name} is no metric of the README");
+        asked += 1;
+    }
+    assert!(asked > 8, "{asked}");
+    let error = rendered(&helm, &["--set=metrics.podMonitor.enabled=true"]).unwrap_err();
+    assert!(error.contains("wants metrics.enabled"), "{error}");
+}
+
+#[test]
 fn the_overlays_build_and_only_one_of_them_is_privileged() {
     let Some(kubectl) = tool("kubectl") else { return };
     for (overlay, privileged, namespace) in [

@@ -25,6 +25,8 @@ mod offer;
 mod page;
 mod peer;
 mod prefer;
+#[path = "../go/program.rs"]
+mod program;
 mod properties;
 mod readme;
 mod runtime;

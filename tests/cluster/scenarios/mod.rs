@@ -7,6 +7,7 @@ pub(crate) mod discovery;
 pub(crate) mod drop_in;
 pub(crate) mod engines;
 pub(crate) mod kubelet;
+pub(crate) mod life;
 pub(crate) mod machine;
 pub(crate) mod manifests;
 pub(crate) mod multus;

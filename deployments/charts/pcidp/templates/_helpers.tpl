@@ -33,3 +33,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "pcidp.config" -}}
 {{ dict "resourceList" .Values.pools | toPrettyJson }}
 {{- end }}
+
+{{- define "pcidp.status" -}}
+{{- $values := (index . 0).Values -}}
+{{- $command := list "pcidp" "status" (index . 1) -}}
+{{- if ne $values.devicePluginDir "/var/lib/kubelet/device-plugins" -}}
+{{- $command = append $command (printf "--device-plugin-dir=%s" $values.devicePluginDir) -}}
+{{- end -}}
+{{ toJson $command }}
+{{- end }}
