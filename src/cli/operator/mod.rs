@@ -35,7 +35,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    super::end(match parsed.command {
-        Command::Driver(command) => driver::driver(&command),
-    })
+    super::end(
+        "kae-operator",
+        match parsed.command {
+            Command::Driver(command) => driver::driver(&command),
+        },
+    )
 }
