@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,9 +36,9 @@ pub(super) enum Driver {
 
 #[derive(Debug, Args)]
 pub(super) struct Common {
-    /// The node's root
-    #[arg(long, value_name = "DIR", default_value = "/host")]
-    root: PathBuf,
+    /// The node's root [default: /host, or / where that is not there]
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// Types of engines: hpre, sec, zip
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "hpre")]
     types: Vec<EngineType>,
@@ -60,18 +60,9 @@ struct Nodes {
     device_group: Option<String>,
 }
 
+/// What modules are loaded with, and what is made of them.
 #[derive(Debug, Args)]
-pub(super) struct Install {
-    #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    nodes: Nodes,
-    /// What to do where there is a driver: keep it, or remove and install [env: INSTALL_POLICY, KEYINSTALL_POLICY]
-    #[arg(long, value_enum)]
-    install_policy: Option<Policy>,
-    /// Packages to install; where there are none, the kernel's own modules are loaded
-    #[arg(long, value_name = "DIR", default_value = "/packages")]
-    packages: PathBuf,
+struct Modules {
     /// How user space reaches the engines
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     uacce_mode: Mode,
@@ -84,11 +75,31 @@ pub(super) struct Install {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Check {
+pub(super) struct Install {
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     nodes: Nodes,
+    #[command(flatten)]
+    modules: Modules,
+    /// What to do where there is a driver: keep it, or remove and install [env: INSTALL_POLICY, KEYINSTALL_POLICY]
+    #[arg(long, value_enum)]
+    install_policy: Option<Policy>,
+    /// Packages to install; where there are none, the kernel's own modules are loaded
+    #[arg(long, value_name = "DIR", default_value = "/packages")]
+    packages: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    #[command(flatten)]
+    common: Common,
+    /// Permission bits that the engines' nodes must have [default: any]
+    #[arg(long, value_name = "OCTAL", value_parser = mode)]
+    device_mode: Option<u32>,
+    /// Group that they must be of
+    #[arg(long, value_name = "NAME", value_parser = group, requires = "device_mode")]
+    device_group: Option<String>,
     #[command(flatten)]
     format: FormatArguments,
 }
@@ -99,6 +110,9 @@ pub(super) struct Hold {
     common: Common,
     #[command(flatten)]
     nodes: Nodes,
+    /// Taken so that both containers of a pod may have the same arguments; an installation follows them
+    #[command(flatten)]
+    _modules: Modules,
     /// The driver was removed: only stay
     #[arg(long)]
     removed: bool,
@@ -180,10 +194,18 @@ fn functions(text: &str) -> Result<(EngineType, u32), String> {
 
 impl Common {
     fn node(&self) -> Result<Node, Failure> {
-        if !self.root.join("sys").is_dir() {
+        let root = match &self.root {
+            Some(root) => root.as_path(),
+            // Who waits for a driver has no more of the node than the directory of validation files.
+            None => [Path::new("/host"), Path::new("/")]
+                .into_iter()
+                .find(|root| root.is_dir())
+                .unwrap_or(Path::new("/")),
+        };
+        if !root.join("sys").is_dir() {
             let text = format!(
                 "kae-operator: --root {} has no sys: mount the node's root there, with what is mounted in it",
-                self.root.display()
+                root.display()
             );
             return Err(Failure::Input(text));
         }
@@ -191,10 +213,10 @@ impl Common {
             Some(WayArgument::Direct) => Way::Direct,
             Some(WayArgument::Chroot) => Way::Chroot,
             Some(WayArgument::Nsenter) => Way::Nsenter,
-            None if self.root == Path::new("/") => Way::Direct,
+            None if root == Path::new("/") => Way::Direct,
             None => Way::Chroot,
         };
-        Ok(Node::new(&self.root, self.run_dir.as_deref(), Programs::new(&self.root, way)))
+        Ok(Node::new(root, self.run_dir.as_deref(), Programs::new(root, way)))
     }
 }
 
@@ -215,13 +237,13 @@ impl Install {
             types: self.common.types.clone(),
             policy,
             packages: self.packages.clone(),
-            uacce_mode: match self.uacce_mode {
+            uacce_mode: match self.modules.uacce_mode {
                 Mode::Auto => driver::UacceMode::Auto,
                 Mode::Sva => driver::UacceMode::Sva,
                 Mode::Nosva => driver::UacceMode::NoSva,
             },
-            pf_queues: self.pf_queues,
-            functions: self.vfs.iter().copied().collect::<BTreeMap<_, _>>(),
+            pf_queues: self.modules.pf_queues,
+            functions: self.modules.vfs.iter().copied().collect::<BTreeMap<_, _>>(),
             permissions: self.nodes.permissions(),
         })
     }
@@ -244,12 +266,13 @@ pub(super) fn driver(command: &Driver) -> Outcome {
         Driver::Install(arguments) => {
             let request = arguments.request()?;
             let node = arguments.common.node()?;
-            Ok(driver::install(&node, &request, &mut print).context("DriverInstallFailed")?)
+            // An error tells all of its causes itself.
+            driver::install(&node, &request, &mut print)
+                .map_err(|error| anyhow!("DriverInstallFailed: {error}").into())
         }
         Driver::Check(arguments) => check(arguments),
-        Driver::Remove(common) => {
-            Ok(driver::remove(&common.node()?, &mut print).context("DriverRemoveFailed")?)
-        }
+        Driver::Remove(common) => driver::remove(&common.node()?, &mut print)
+            .map_err(|error| anyhow!("DriverRemoveFailed: {error}").into()),
         Driver::Hold(arguments) => {
             let node = arguments.common.node()?;
             until_stopped(async {
@@ -268,14 +291,19 @@ pub(super) fn driver(command: &Driver) -> Outcome {
             until_stopped(driver::wait(&node, &arguments.or_device, &mut print))
         }
         Driver::InRoot(arguments) => {
-            Err(driver::become_program(arguments.root.as_deref(), &arguments.command).into())
+            let error = driver::become_program(arguments.root.as_deref(), &arguments.command);
+            let program = arguments.command.first().map(|program| program.to_string_lossy());
+            Err(anyhow!("{}: {error}", program.unwrap_or_default()).into())
         }
     }
 }
 
 fn check(arguments: &Check) -> Outcome {
     let node = arguments.common.node()?;
-    let checked = driver::check(&node, &arguments.common.types, &arguments.nodes.permissions())?;
+    let wanted =
+        arguments.device_mode.map(|mode| Permissions { mode, group: arguments.device_group.clone() });
+    let checked =
+        driver::check(&node, &arguments.common.types, wanted.as_ref()).map_err(|error| anyhow!("{error}"))?;
     let mut out = io::stdout().lock();
     match arguments.format.output {
         OutputFormat::Json => {
@@ -309,8 +337,8 @@ fn check(arguments: &Check) -> Outcome {
     }
     match checked.problems.len() {
         0 => Ok(()),
-        1 => Err(anyhow::anyhow!("the driver is not as it should be: 1 problem").into()),
-        count => Err(anyhow::anyhow!("the driver is not as it should be: {count} problems").into()),
+        1 => Err(anyhow!("the driver is not as it should be: 1 problem").into()),
+        count => Err(anyhow!("the driver is not as it should be: {count} problems").into()),
     }
 }
 

@@ -146,11 +146,15 @@ fn judge_type(found: &Found, kind: EngineType, checked: &mut Checked) {
     }
 }
 
-/// Checks a node: modules, entries, nodes and their permissions. Changes nothing.
+/// Checks a node: modules, entries, nodes, and their permissions where some are wanted. Changes nothing.
 ///
 /// # Errors
 /// Where PCI functions cannot be listed, or the group does not exist.
-pub fn check(node: &Node, types: &[EngineType], wanted: &Permissions) -> Result<Checked, DriverError> {
+pub fn check(
+    node: &Node,
+    types: &[EngineType],
+    wanted: Option<&Permissions>,
+) -> Result<Checked, DriverError> {
     let mut checked = judge(&Found::read(node)?, types);
     let entries: Vec<String> = checked.entries.values().flatten().cloned().collect();
     checked.problems.extend(permissions::problems(node, &entries, wanted)?);

@@ -50,13 +50,13 @@ fn look(
 ) -> Result<Option<Vec<Problem>>, DriverError> {
     let Some(_lock) = node.try_lock()? else { return Ok(None) };
     let judged = || {
-        let checked = check(node, types, wanted)?;
+        let checked = check(node, types, Some(wanted))?;
         let entries: Vec<String> = checked.entries.values().flatten().cloned().collect();
         match checked.problems.iter().any(Problem::is_of_permissions) {
             false => Ok((checked, Vec::new())),
             true => {
                 let changed = permissions::set(node, &entries, wanted)?;
-                Ok((check(node, types, wanted)?, changed))
+                Ok((check(node, types, Some(wanted))?, changed))
             }
         }
     };

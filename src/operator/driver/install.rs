@@ -171,7 +171,7 @@ fn finish(
     for changed in permissions::set(node, &entries, &request.permissions)? {
         tell(&format!("set the permissions of {changed}"));
     }
-    let checked = check(node, &request.types, &request.permissions)?;
+    let checked = check(node, &request.types, Some(&request.permissions))?;
     if !checked.problems.is_empty() {
         Ready::remove(node)?;
         return Err(DriverError::NotUsable { problems: checked.problems });

@@ -58,9 +58,9 @@ fn group(node: &Node, wanted: &Permissions) -> Result<Option<u32>, DriverError> 
 pub(super) fn problems(
     node: &Node,
     entries: &[String],
-    wanted: &Permissions,
+    wanted: Option<&Permissions>,
 ) -> Result<Vec<Problem>, DriverError> {
-    let group = group(node, wanted)?;
+    let group = wanted.map(|wanted| group(node, wanted)).transpose()?.flatten();
     let mut problems = Vec::new();
     for entry in entries {
         let (path, _, metadata) = metadata(node, entry);
@@ -68,6 +68,7 @@ pub(super) fn problems(
             problems.push(Problem::NoNode(path));
             continue;
         };
+        let Some(wanted) = wanted else { continue };
         let now = metadata.mode() & 0o7777;
         if now != wanted.mode {
             problems.push(Problem::Mode { node: path.clone(), now, wanted: wanted.mode });
