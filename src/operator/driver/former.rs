@@ -8,7 +8,8 @@ use super::error::DriverError;
 use super::found::Found;
 use super::node::{self, Node, OPTIONS_FILE};
 use super::record::{Ready, Record};
-use super::{functions, modules, payload};
+use super::{functions, modules, payload, permissions};
+use crate::model::PciAddress;
 
 /// What was before.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Former {
     record: Record,
     /// Virtual functions that this program made.
     functions: BTreeMap<String, u32>,
+    /// Mode and group of nodes, by the addresses of their engines. udev sees to them, where there is udev.
+    nodes: BTreeMap<PciAddress, (u32, u32)>,
     /// Files of the chain's modules, by their paths on the node. Packages may replace them.
     files: BTreeMap<String, Vec<u8>>,
 }
@@ -41,6 +44,7 @@ impl Former {
             ready: node::read(&Ready::path(node))?,
             functions: record.functions_that_are_there(found),
             record: record.clone(),
+            nodes: permissions::of_engines(node, found),
             kernel,
             files,
         })
@@ -71,10 +75,11 @@ impl Former {
         attempt(modules::write_options(node, &self.options));
         attempt(self.record.write(node));
         let is_loaded = attempt(self.load(node));
-        if is_loaded && attempt(functions::restore(node, &self.functions).map_err(DriverError::from)) {
-            if let Some(ready) = &self.ready {
-                attempt(node::write(&Ready::path(node), ready));
-            }
+        let is_back = is_loaded
+            && attempt(functions::restore(node, &self.functions).map_err(DriverError::from))
+            && attempt(permissions::restore(node, &self.nodes));
+        if let Some(ready) = self.ready.as_ref().filter(|_| is_back) {
+            attempt(node::write(&Ready::path(node), ready));
         }
         match failed.is_empty() {
             true => self.described(),

@@ -1,5 +1,6 @@
 //! Who may open the nodes of engines. The kernel makes them for root alone, and containers seldom run as root.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions as Bits};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -7,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::check::Problem;
 use super::error::DriverError;
+use super::found::{Engine, Found};
 use super::node::{Node, RULES_FILE};
+use crate::model::PciAddress;
 
 /// Whom a node is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +116,33 @@ fn set_one(place: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
         chown(place, None, group)?;
     }
     fs::set_permissions(place, Bits::from_mode(mode))
+}
+
+/// Mode and group of the nodes of engines that have one.
+pub(super) fn of_engines(node: &Node, found: &Found) -> BTreeMap<PciAddress, (u32, u32)> {
+    let of_engine = |engine: &Engine| {
+        let (.., metadata) = metadata(node, &engine.entry.as_ref()?.name);
+        metadata.map(|metadata| (engine.address, (metadata.mode() & 0o7777, metadata.gid())))
+    };
+    found.engines.iter().filter_map(of_engine).collect()
+}
+
+/// Gives nodes the mode and the group again that they had, under whatever names they are now.
+///
+/// # Errors
+/// Where PCI functions cannot be listed, or the kernel refuses.
+pub(super) fn restore(node: &Node, former: &BTreeMap<PciAddress, (u32, u32)>) -> Result<(), DriverError> {
+    for engine in Found::read(node)?.engines {
+        let (Some(entry), Some(&(mode, group))) = (&engine.entry, former.get(&engine.address)) else {
+            continue;
+        };
+        let (_, place, metadata) = metadata(node, &entry.name);
+        if metadata.is_some_and(|metadata| (metadata.mode() & 0o7777, metadata.gid()) != (mode, group)) {
+            set_one(&place, mode, Some(group))
+                .map_err(|source| DriverError::Write { path: place.clone(), source })?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the rule, and has udev read it where there is udev. Says whether the rule is another one now.

@@ -1,6 +1,7 @@
 //! Removes the driver from a node, and what was installed for it.
 
 use super::busy::{self, holders};
+use super::engine::modules_from_the_top;
 use super::error::DriverError;
 use super::former::Former;
 use super::found::Found;
@@ -34,10 +35,11 @@ pub fn remove(node: &Node, tell: Tell<'_>) -> Result<(), DriverError> {
         let restored = former.restore(node, &[]);
         return Err(DriverError::RolledBack { source: Box::new(source), restored });
     }
-    for (name, module) in &found.modules {
-        match module.references {
-            Some(_) => tell(&format!("unloaded {name}")),
-            None => tell(&format!("note: {name} is part of the kernel and stays")),
+    for name in modules_from_the_top() {
+        match found.modules.get(name).map(|module| module.references) {
+            Some(Some(_)) => tell(&format!("unloaded {name}")),
+            Some(None) => tell(&format!("note: {name} is part of the kernel and stays")),
+            None => {}
         }
     }
     record.virtual_functions.clear();

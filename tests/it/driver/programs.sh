@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 fake=$root/fake
 kernel=$(cat "$root/proc/sys/kernel/osrelease")
 sys=$root/sys
-echo "$name $*" >>"$fake/calls"
+printf '%s\n' "$name $*" >>"$fake/calls"
 number=$(wc -l <"$fake/calls")
 
 die() {
@@ -16,10 +16,10 @@ die() {
 }
 
 # A test says which calls fail, and at which call the installer is killed.
-if [ -e "$fake/fail" ] && echo "$number $name $*" | grep -Eq -f "$fake/fail"; then
+if [ -e "$fake/fail" ] && printf '%s\n' "$number $name $*" | grep -Eq -f "$fake/fail"; then
 	die "$name: made to fail"
 fi
-if [ -e "$fake/kill" ] && echo "$number $name $*" | grep -Eq -f "$fake/kill"; then
+if [ -e "$fake/kill" ] && printf '%s\n' "$number $name $*" | grep -Eq -f "$fake/kill"; then
 	kill -9 $PPID
 	exit 1
 fi
@@ -132,6 +132,7 @@ depmod)
 			[ -e "$place/$module.ko" ] && echo "$place/$module.ko:" && break
 		done
 	done >modules.dep
+	:
 	;;
 udevadm) ;;
 rpm)
@@ -149,7 +150,7 @@ dnf)
 			full=$(sed -n "s/^$argument //p" "$fake/packages")
 			sed -i "/^$argument /d" "$fake/packages"
 			for module in "$root"/lib/modules/*/extra/*.ko; do
-				grep -q "^$full\$" "$module" 2>/dev/null && rm "$module"
+				if grep -q "^$full\$" "$module" 2>/dev/null; then rm "$module"; fi
 			done
 			continue
 		fi
