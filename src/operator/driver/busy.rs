@@ -68,14 +68,15 @@ impl fmt::Display for Holder {
             }
             Self::Process { id, name, node } => write!(f, "the process {name} ({id}) has {node} open"),
             Self::Functions { address, count } => {
-                write!(f, "{address} has {count} virtual functions that were not made by this program")
+                let s = if *count == 1 { "" } else { "s" };
+                write!(f, "{address} has {count} virtual function{s}, not made by this program")
             }
             Self::Assigned { address, driver } => {
                 write!(f, "{address} is on {driver}, for a virtual machine")
             }
             Self::Module { of, by } => write!(f, "the module {by} uses {of}"),
             Self::References { of, count } => {
-                write!(f, "{of} is used {count} times by the kernel or by open nodes")
+                write!(f, "{of} has users in the kernel or through open nodes: {count}")
             }
         }
     }

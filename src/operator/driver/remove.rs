@@ -55,6 +55,8 @@ pub fn remove(node: &Node, tell: Tell<'_>) -> Result<(), DriverError> {
     let removed = payload::remove(node, &record.packages)?;
     if !removed.is_empty() {
         tell(&format!("removed the packages {}", removed.join(", ")));
+    }
+    if !record.packages.is_empty() {
         modules::index(node, &node.kernel()?)?;
     }
     Record::default().write(node)?;

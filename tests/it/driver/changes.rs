@@ -93,11 +93,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(Step::OtherKernel),
         Just(Step::NewVersion),
     ];
-    proptest::collection::vec(step, 1..7)
+    proptest::collection::vec(step, 1..6)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6) })]
 
     #[test]
     fn whatever_happened_before_an_installation_makes_the_engines_usable_and_a_removal_leaves_none(steps in steps()) {
