@@ -313,7 +313,7 @@ fn check(arguments: &Check) -> Outcome {
                 .map(|problem| json!({"reason": problem.reason(), "message": problem.to_string()}))
                 .collect();
             let entries: BTreeMap<_, _> =
-                checked.entries.iter().map(|(kind, names)| (kind.name(), names)).collect();
+                checked.entries.iter().map(|(kind, names)| (kind.as_str(), names)).collect();
             let report = json!({
                 "usable": checked.problems.is_empty(),
                 "kernel": node.kernel()?,

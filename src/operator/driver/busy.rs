@@ -113,7 +113,7 @@ fn of_engine(found: &Found, engine: &Engine, ours: &BTreeMap<String, u32>) -> Ve
         holders.push(Holder::Functions { address: address.clone(), count: physical.functions });
     }
     // How many queues a virtual function has is nowhere to be read.
-    let total = found.modules.get(engine.kind.module()).and_then(|module| module.pf_queues);
+    let total = found.modules.get(engine.kind.driver()).and_then(|module| module.pf_queues);
     if let (Some(entry), Some(total)) = (&engine.entry, total)
         && let Some(available) = entry.available.filter(|&available| available < total)
     {

@@ -75,7 +75,7 @@ impl fmt::Display for Problem {
                 write!(
                     f,
                     "{} is loaded, and no {kind} engine has an entry in /sys/class/uacce",
-                    kind.module()
+                    kind.driver()
                 )
             }
             Self::NoNode(node) => write!(f, "{node} is not there"),
@@ -118,13 +118,13 @@ pub(super) fn judge(found: &Found, types: &[EngineType]) -> Checked {
 }
 
 fn judge_type(found: &Found, kind: EngineType, checked: &mut Checked) {
-    let needed = [kind.module()].into_iter().chain(SHARED_MODULES);
+    let needed = [kind.driver()].into_iter().chain(SHARED_MODULES);
     let missing: Vec<_> = needed.filter(|module| !found.modules.contains_key(module)).collect();
-    let mode = found.modules.get(kind.module()).and_then(|module| module.uacce_mode.as_deref());
+    let mode = found.modules.get(kind.driver()).and_then(|module| module.uacce_mode.as_deref());
     if !missing.is_empty() {
         checked.problems.extend(missing.into_iter().map(Problem::ModuleNotLoaded));
     } else if mode == Some("0") {
-        checked.problems.push(Problem::KernelOnly(kind.module()));
+        checked.problems.push(Problem::KernelOnly(kind.driver()));
     } else if found.entries(kind).next().is_none() {
         checked.problems.push(Problem::NoEntry(kind));
     } else {

@@ -3,22 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::model::{Device, HexId};
+use crate::model::HexId;
+/// A type of engine; its driver is its module, and names of uacce entries begin with it.
+pub use crate::operator::engine::Engine as EngineType;
+use crate::operator::engine::VENDOR;
 
 /// What every engine's module needs, in the order of unloading
 /// (<https://github.com/torvalds/linux/tree/master/drivers/crypto/hisilicon>).
 pub(super) const SHARED_MODULES: [&str; 2] = ["hisi_qm", "uacce"];
-
-/// A type of engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EngineType {
-    /// Asymmetric cryptography.
-    Hpre,
-    /// Symmetric cryptography and digests.
-    Sec,
-    /// Compression.
-    Zip,
-}
 
 /// Why a text is no type of engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,51 +18,22 @@ pub enum EngineType {
 pub struct ParseEngineTypeError(String);
 
 impl EngineType {
-    /// All types, as people list them.
-    pub const ALL: [Self; 3] = [Self::Hpre, Self::Sec, Self::Zip];
-
-    /// `hpre`, `sec` or `zip`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hpre => "hpre",
-            Self::Sec => "sec",
-            Self::Zip => "zip",
-        }
-    }
-
-    /// The module and driver; names of uacce entries begin with it.
-    pub fn module(self) -> &'static str {
-        match self {
-            Self::Hpre => "hisi_hpre",
-            Self::Sec => "hisi_sec2",
-            Self::Zip => "hisi_zip",
-        }
-    }
-
     /// The type of a PCI function, physical or virtual.
     pub fn of_function(vendor: HexId, device: HexId) -> Option<Self> {
-        match (vendor.0, device.0) {
-            (0x19e5, 0xa258 | 0xa259) => Some(Self::Hpre),
-            (0x19e5, 0xa255 | 0xa256) => Some(Self::Sec),
-            (0x19e5, 0xa250 | 0xa251) => Some(Self::Zip),
-            _ => None,
-        }
-    }
-
-    /// The type of a device.
-    pub fn of(device: &Device) -> Option<Self> {
-        Self::of_function(device.vendor, device.device)
+        let is = |text: &str, id: HexId| text.parse() == Ok(id);
+        let has = |engine: &Self| engine.devices().iter().any(|text| is(text, device));
+        Self::ALL.into_iter().find(|engine| is(VENDOR, vendor) && has(engine))
     }
 
     /// Whether a uacce entry has this name: `hisi_hpre-6`.
     pub fn makes(self, entry: &str) -> bool {
-        entry.strip_prefix(self.module()).is_some_and(|rest| rest.starts_with('-'))
+        entry.strip_prefix(self.driver()).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 
 impl fmt::Display for EngineType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.as_str())
     }
 }
 
@@ -78,7 +41,7 @@ impl FromStr for EngineType {
     type Err = ParseEngineTypeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == text.trim());
+        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text.trim());
         known.ok_or_else(|| ParseEngineTypeError(text.to_owned()))
     }
 }
@@ -86,7 +49,7 @@ impl FromStr for EngineType {
 /// Modules of the chain, in the order in which they are unloaded: who uses another one goes first.
 pub(super) fn modules_from_the_top() -> impl DoubleEndedIterator<Item = &'static str> {
     [EngineType::Zip, EngineType::Hpre, EngineType::Sec]
-        .map(EngineType::module)
+        .map(EngineType::driver)
         .into_iter()
         .chain(SHARED_MODULES)
 }
@@ -98,7 +61,7 @@ mod tests {
     #[test]
     fn engines_are_told_by_their_ids_and_entries_by_their_names() {
         for (device, kind) in [(0xa258, "hpre"), (0xa259, "hpre"), (0xa255, "sec"), (0xa251, "zip")] {
-            assert_eq!(EngineType::of_function(HexId(0x19e5), HexId(device)).unwrap().name(), kind);
+            assert_eq!(EngineType::of_function(HexId(0x19e5), HexId(device)).unwrap().as_str(), kind);
         }
         assert_eq!(EngineType::of_function(HexId(0x8086), HexId(0xa258)), None);
         assert!(EngineType::Sec.makes("hisi_sec2-0"));

@@ -54,7 +54,7 @@ impl Former {
     pub(super) fn drivers(&self) -> impl Iterator<Item = (EngineType, &[String])> {
         EngineType::ALL
             .into_iter()
-            .filter_map(|kind| Some((kind, self.loaded.get(kind.module())?.as_slice())))
+            .filter_map(|kind| Some((kind, self.loaded.get(kind.driver())?.as_slice())))
     }
 
     /// Puts everything back and says what is as before, and what could not be.
@@ -90,7 +90,7 @@ impl Former {
     fn described(&self) -> String {
         let loaded: Vec<String> = self
             .drivers()
-            .map(|(kind, parameters)| [&[kind.module().to_owned()], parameters].concat().join(" "))
+            .map(|(kind, parameters)| [&[kind.driver().to_owned()], parameters].concat().join(" "))
             .collect();
         match (loaded.is_empty(), self.loaded.is_empty()) {
             (true, true) => "no module was loaded before, and none is now".to_owned(),
@@ -144,7 +144,7 @@ impl Former {
 
     fn load(&self, node: &Node) -> Result<(), DriverError> {
         for (kind, parameters) in self.drivers() {
-            modules::load(node, kind.module(), parameters)?;
+            modules::load(node, kind.driver(), parameters)?;
         }
         let shared = SHARED_MODULES.into_iter().rev().filter(|name| self.loaded.contains_key(name));
         for name in shared {

@@ -22,7 +22,7 @@ pub(super) fn make(
 ) -> Result<BTreeMap<String, u32>, FunctionsError> {
     let mut due = Vec::new();
     for (&kind, &count) in wanted {
-        let drives = |engine: &&Engine| engine.driver.as_deref() == Some(kind.module());
+        let drives = |engine: &&Engine| engine.driver.as_deref() == Some(kind.driver());
         for engine in found.of(kind).filter(drives) {
             let Some(Physical { functions: now, most }) = engine.physical else { continue };
             let function = engine.address.to_string();

@@ -123,7 +123,7 @@ fn awaited(node: &Node, or_device: &[EngineType]) -> String {
     match or_device {
         [] => file,
         kinds => {
-            let names: Vec<String> = kinds.iter().map(|kind| format!("{}-*", kind.module())).collect();
+            let names: Vec<String> = kinds.iter().map(|kind| format!("{}-*", kind.driver())).collect();
             format!("{file}, or for {} in /sys/class/uacce", names.join(" or "))
         }
     }

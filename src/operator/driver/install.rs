@@ -282,11 +282,11 @@ impl Change<'_> {
 
     fn load_types(&self, former: &Former) -> Result<(), DriverError> {
         for kind in self.types {
-            modules::load(self.node, kind.module(), &[])?;
+            modules::load(self.node, kind.driver(), &[])?;
         }
         // Engines that are not asked for had a driver, too.
         for (kind, parameters) in former.drivers().filter(|(kind, _)| !self.types.contains(kind)) {
-            modules::load(self.node, kind.module(), parameters)?;
+            modules::load(self.node, kind.driver(), parameters)?;
         }
         let problems = judge(&Found::read(self.node)?, self.types).problems;
         match problems.is_empty() {
@@ -297,13 +297,13 @@ impl Change<'_> {
 }
 
 fn named(types: &[EngineType]) -> String {
-    types.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
+    types.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// `hpre: hisi_hpre-2, hisi_hpre-3 (uacce_mode=2)`.
 fn described(found: &Found, checked: &Checked) -> String {
     let described = checked.entries.iter().map(|(kind, entries)| {
-        let mode = found.modules.get(kind.module()).and_then(|module| module.uacce_mode.as_ref());
+        let mode = found.modules.get(kind.driver()).and_then(|module| module.uacce_mode.as_ref());
         let mode = mode.map(|mode| format!(" (uacce_mode={mode})")).unwrap_or_default();
         format!("{kind}: {}{mode}", entries.join(", "))
     });

@@ -52,7 +52,7 @@ pub(super) fn options(
         let mode = (!chosen.contains_key(kind)).then(|| format!(" uacce_mode={mode}"));
         let queues = pf_queues.map(|queues| format!(" pf_q_num={queues}"));
         let options = [mode, queues].into_iter().flatten().collect::<String>();
-        (!options.is_empty()).then(|| format!("options {}{options}\n", kind.module()))
+        (!options.is_empty()).then(|| format!("options {}{options}\n", kind.driver()))
     };
     let lines: String = types.iter().filter_map(line).collect();
     match lines.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn chosen_modes(node: &Node, types: &[EngineType]) -> BTreeMap<Engine
             }
             let Ok(text) = fs::read_to_string(node.place(&path)) else { continue };
             for &kind in types {
-                if let Some(mode) = mode_in(&text, kind.module()) {
+                if let Some(mode) = mode_in(&text, kind.driver()) {
                     chosen.insert(kind, mode);
                 }
             }
@@ -152,7 +152,7 @@ pub(super) fn files(node: &Node, kernel: &str) -> BTreeMap<&'static str, String>
 /// The first module that these types need and the kernel has not.
 pub(super) fn first_absent(node: &Node, kernel: &str, types: &[EngineType]) -> Option<&'static str> {
     let files = files(node, kernel);
-    let needed = types.iter().map(|kind| kind.module()).chain(SHARED_MODULES);
+    let needed = types.iter().map(|kind| kind.driver()).chain(SHARED_MODULES);
     needed.into_iter().find(|module| !files.contains_key(module))
 }
 

@@ -104,7 +104,7 @@ impl Ready {
             driver: driver.to_owned(),
             packages_hash: Record::read(node)?.packages_hash,
             modules: modules.map(|(name, module)| ((*name).to_owned(), module.uacce_mode.clone())).collect(),
-            entries: entries.map(|(kind, names)| (kind.name().to_owned(), names.clone())).collect(),
+            entries: entries.map(|(kind, names)| (kind.as_str().to_owned(), names.clone())).collect(),
         })
     }
 
