@@ -73,7 +73,12 @@ fn a_node_goes_through_every_step_in_its_order() {
     for now in 0..20 {
         let decision = one(&policy, now, &node);
         let state = decision.state.unwrap().as_str();
-        lines.push(format!("{state}: {:?} {:?} {}", decision.actions, decision.happenings, decision.reason));
+        let actions = decision.actions.iter().map(|action| match action {
+            Action::Evict(pod) => format!("evict {}", pod.shown()),
+            action => format!("{action:?}"),
+        });
+        let done = actions.collect::<Vec<_>>().join(", ");
+        lines.push(format!("{state} [{done}] {:?} {}", decision.happenings, decision.reason).trim_end().to_owned());
         write(&mut node, &decision);
         for action in decision.actions {
             match action {
@@ -95,7 +100,7 @@ fn a_node_goes_through_every_step_in_its_order() {
             _ => {}
         }
     }
-    insta::assert_snapshot!(lines.join("\n").replace("PodFacts ", ""));
+    insta::assert_snapshot!("upgrade_steps", lines.join("\n"));
 }
 
 #[test]
