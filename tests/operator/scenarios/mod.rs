@@ -1,0 +1,9 @@
+//! What is tried.
+
+pub(crate) mod definition;
+pub(crate) mod edit;
+pub(crate) mod end;
+pub(crate) mod faults;
+pub(crate) mod life;
+pub(crate) mod nodes;
+pub(crate) mod rights;
