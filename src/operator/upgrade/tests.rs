@@ -78,7 +78,9 @@ fn a_node_goes_through_every_step_in_its_order() {
             action => format!("{action:?}"),
         });
         let done = actions.collect::<Vec<_>>().join(", ");
-        lines.push(format!("{state} [{done}] {:?} {}", decision.happenings, decision.reason).trim_end().to_owned());
+        lines.push(
+            format!("{state} [{done}] {:?} {}", decision.happenings, decision.reason).trim_end().to_owned(),
+        );
         write(&mut node, &decision);
         for action in decision.actions {
             match action {
