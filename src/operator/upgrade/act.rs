@@ -1,6 +1,7 @@
 //! Asks the API server what is so, and does what was decided.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
@@ -9,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::facts::{Cordon, NodeFacts, PodFacts, Pods, State};
 use super::step::{Action, Decision, step};
@@ -20,6 +22,8 @@ use crate::operator::render::{DRIVER, NAME};
 
 /// Nodes that are seen to at the same time.
 const AT_ONCE: usize = 8;
+/// How long the answer to an eviction is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Nodes that the status names.
 const NAMED: usize = 64;
 
@@ -177,17 +181,18 @@ async fn carry_out(
         };
         herald.tell(&about, happening, note).await;
     }
+    let mut evicted = Vec::new();
     for action in &decision.actions {
         match action {
-            Action::Evict(pod) => evict(cluster, pod).await?,
             Action::Restart(pod) => {
                 let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
                 delete(&pods, "pod", pod).await?;
             }
+            Action::Evict(pod) => evicted.push(pod.clone()),
             Action::Cordon | Action::Uncordon => {}
         }
     }
-    Ok(())
+    evict(cluster, evicted).await
 }
 
 /// What differs from what is written; an empty object for nothing.
@@ -227,20 +232,37 @@ async fn patch(cluster: &Cluster, node: &Node, mut change: Value) -> Result<bool
     }
 }
 
-/// Evicts a pod. What its disruption budgets forbid now (status 429) is tried again at the next look.
-async fn evict(cluster: &Cluster, pod: &PodFacts) -> Result<(), Error> {
+/// Evicts pods. What their disruption budgets forbid now (status 429) is tried again at the next look.
+///
+/// The client would wait as long as the API server asks for (ten seconds with budgets), and all other nodes with it; so an
+/// answer that is not there soon is not waited for.
+async fn evict(cluster: &Cluster, pods: Vec<PodFacts>) -> Result<(), Error> {
+    let evictions = stream::iter(pods).map(|pod| evict_soon(cluster.clone(), pod));
+    let outcomes: Vec<Result<(), Error>> = evictions.buffer_unordered(AT_ONCE).collect().await;
+    outcomes.into_iter().collect()
+}
+
+async fn evict_soon(cluster: Cluster, pod: PodFacts) -> Result<(), Error> {
+    match timeout(PATIENCE, evict_one(&cluster, &pod)).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            tracing::info!(
+                pod = pod.shown(),
+                "not evicted now: its disruption budget does not allow it, perhaps"
+            );
+            Ok(())
+        }
+    }
+}
+
+async fn evict_one(cluster: &Cluster, pod: &PodFacts) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &pod.namespace);
     let this_one = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let options = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
     let parameters = EvictParams { delete_options: Some(options), ..EvictParams::default() };
     match ask("evict", format!("pod {}", pod.shown()), api.evict(&pod.name, &parameters)).await {
-        Ok(_) => Ok(()),
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
-        Err(error) if error.code() == Some(429) => {
-            tracing::info!(pod = pod.shown(), "its disruption budget does not allow to evict it now");
-            Ok(())
-        }
-        Err(error) => Err(error),
+        Err(error) if !matches!(error.code(), Some(404 | 409 | 429)) => Err(error),
+        _ => Ok(()),
     }
 }
 
