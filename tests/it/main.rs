@@ -9,6 +9,8 @@ mod config;
 mod deployments;
 mod devlink;
 mod discovery;
+#[cfg(feature = "operator")]
+mod driver;
 mod events;
 mod house;
 mod kae;

@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::Patch;
 use serde_json::json;
 
+use super::pass::give_back_nodes;
 use super::{Context, PassError, nodes, psa};
 use crate::operator::cluster::{Cluster, Error, apply, ask, delete, merge};
 use crate::operator::crd::KaePolicy;
@@ -37,6 +38,7 @@ pub(super) async fn tear_down(
     place: &Place,
     policy: &KaePolicy,
 ) -> Result<Option<DaemonSet>, PassError> {
+    give_back_nodes(context).await?;
     let sets = context.cluster.daemon_sets();
     delete(&sets, "DaemonSet", PLUGIN).await?;
     if policy.spec.driver.enabled_cleanup {

@@ -7,3 +7,4 @@ pub(crate) mod faults;
 pub(crate) mod life;
 pub(crate) mod nodes;
 pub(crate) mod rights;
+pub(crate) mod upgrade;
