@@ -24,6 +24,8 @@ mod node;
 mod observe;
 mod observed;
 mod offer;
+#[cfg(feature = "operator")]
+mod operator_chart;
 mod page;
 mod peer;
 mod prefer;
