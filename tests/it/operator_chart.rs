@@ -129,7 +129,10 @@ fn module_of_nfd() -> Option<PathBuf> {
     let path = path.map(|path| PathBuf::from(String::from_utf8(path).unwrap().trim()));
     let found = path.filter(|path| path.join("deployment/helm").is_dir());
     if found.is_none() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: the module of Node Feature Discovery is not here, so its chart is not tried");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: the module of Node Feature Discovery is not here, so its chart is not tried"
+        );
     }
     found
 }
@@ -283,7 +286,8 @@ fn further_values_reach_their_place() {
             "--set=operator.version=sha256:0000000000000000000000000000000000000000000000000000000000000000",
         ],
     );
-    let spec: KaePolicySpec = serde_json::from_value(of_kind(&documents, "KAEPolicy")["spec"].clone()).unwrap();
+    let spec: KaePolicySpec =
+        serde_json::from_value(of_kind(&documents, "KAEPolicy")["spec"].clone()).unwrap();
     assert_eq!((spec.driver.pf_queue_num, spec.device_plugin.replicas), (Some(256), Some(3)));
     assert_eq!((spec.driver.vfs.hpre, spec.driver.vfs.sec, spec.driver.vfs.zip), (Some(4), Some(1), None));
     assert_eq!(spec.driver.image(), "r.example/mine:v2");
@@ -306,7 +310,9 @@ fn further_values_reach_their_place() {
         assert_eq!(pod["affinity"], json!({"podAntiAffinity": {}}));
         let container = &pod["containers"][0];
         assert_eq!(container["resources"]["limits"]["memory"], "1Gi");
-        assert!(container["image"].as_str().unwrap().starts_with("localhost/openfuyao/kae-operator@sha256:00"));
+        assert!(
+            container["image"].as_str().unwrap().starts_with("localhost/openfuyao/kae-operator@sha256:00")
+        );
     }
 }
 
@@ -345,7 +351,10 @@ fn the_schema_and_the_values_of_the_operator_s_chart_name_the_same_things() {
     assert!(chart["description"].as_str().is_some_and(|text| text.contains("Kunpeng")));
     assert!(chart["keywords"].as_array().unwrap().contains(&json!("openfuyao")));
     let part = &chart["dependencies"][0];
-    assert_eq!((&part["name"], &part["condition"]), (&json!("node-feature-discovery"), &json!("nfd.enabled")));
+    assert_eq!(
+        (&part["name"], &part["condition"]),
+        (&json!("node-feature-discovery"), &json!("nfd.enabled"))
+    );
     let tag = values()["node-feature-discovery"]["image"]["tag"].as_str().unwrap().to_owned();
     assert_eq!(format!("v{}", part["version"].as_str().unwrap()), tag, "the image fits its chart");
 }
@@ -377,8 +386,9 @@ fn the_chart_s_roles_are_what_the_program_needs() {
 #[test]
 fn every_pod_of_the_chart_runs_without_rights_and_its_arguments_are_understood() {
     let Some(helm) = tool("helm") else { return };
-    let arguments =
-        ["--set=operator.upgradeCRD=true,operator.cleanupCRD=true,nfd.nodefeaturerules=true,operator.replicas=2"];
+    let arguments = [
+        "--set=operator.upgradeCRD=true,operator.cleanupCRD=true,nfd.nodefeaturerules=true,operator.replicas=2",
+    ];
     let documents = Chart::new().own(&helm, &arguments);
     let mut pods = 0;
     for document in documents.iter().filter(|document| !document["spec"]["template"].is_null()) {
@@ -457,7 +467,10 @@ fn hooks_have_rights_of_their_own_that_come_before_them_and_go_after_them() {
             assert_eq!(annotations["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded");
             weights.push(annotations["helm.sh/hook-weight"].as_str().unwrap().parse::<i32>().unwrap());
         }
-        assert!(weights[0] <= weights[2] && weights[1] < weights[2] && weights[2] < weights[3], "{weights:?}");
+        assert!(
+            weights[0] <= weights[2] && weights[1] < weights[2] && weights[2] < weights[3],
+            "{weights:?}"
+        );
         let pod = &named("Job")["spec"]["template"]["spec"];
         assert_eq!((&pod["serviceAccountName"], &pod["containers"][0]["args"]), (&json!(name), &words));
         assert_eq!(pod["containers"][0]["image"], "localhost/openfuyao/kae-operator:latest");
@@ -481,8 +494,7 @@ fn any_release_in_any_namespace_is_whole() {
         ("--generate-name", "d"),
     ] {
         let place = format!("--namespace={namespace}");
-        let set =
-            "--set=nfd.enabled=false,nfd.nodefeaturerules=true,operator.upgradeCRD=true,operator.cleanupCRD=true";
+        let set = "--set=nfd.enabled=false,nfd.nodefeaturerules=true,operator.upgradeCRD=true,operator.cleanupCRD=true";
         let documents = chart.template(&helm, &[release, &place], &[set]).unwrap();
         for document in &documents {
             let (kind, metadata) = (document["kind"].as_str().unwrap(), &document["metadata"]);
@@ -530,7 +542,14 @@ fn the_plain_manifests_of_the_operator_come_from_the_chart() {
     let Some(helm) = tool("helm") else { return };
     let chart = Chart::new();
     let output = Command::new(&helm)
-        .args(["template", "kae-operator", "--namespace=kae-operator", "--no-hooks", KUBERNETES, chart.path()])
+        .args([
+            "template",
+            "kae-operator",
+            "--namespace=kae-operator",
+            "--no-hooks",
+            KUBERNETES,
+            chart.path(),
+        ])
         .arg("--set=nfd.enabled=false,nfd.nodefeaturerules=true")
         .output()
         .unwrap();
@@ -573,7 +592,8 @@ fn the_plugin_s_image_offers_hpre_engines_by_itself() {
 
     let file = read("deployments/Dockerfile");
     assert!(file.contains("FROM pcidp AS kae-device-plugin\nCOPY dist/kae-device-plugin/ /\n"));
-    let place = "install -D -m 0644 deployments/kae-device-plugin.json dist/kae-device-plugin/etc/pcidp/config.json";
+    let place =
+        "install -D -m 0644 deployments/kae-device-plugin.json dist/kae-device-plugin/etc/pcidp/config.json";
     assert!(read("deployments/build-binaries").contains(place));
     let help = Command::new(env!("CARGO_BIN_EXE_pcidp")).args(["run", "--help"]).output().unwrap();
     assert!(String::from_utf8(help.stdout).unwrap().contains("[default: /etc/pcidp/config.json]"));
