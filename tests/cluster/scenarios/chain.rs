@@ -22,6 +22,7 @@ const NODE_ROOT: &str = "/run/cluster/root";
 
 /// What a driver of KAE 2.0 on openEuler 22.03 shows, beside what was recorded.
 const PREINSTALLED: &str = "
+[ ! -d ROOT ] || exit 0
 for module in uacce hisi_qm hisi_hpre hisi_sec2; do mkdir -p /sys/module/$module/parameters; echo 2 > /sys/module/$module/refcnt; done
 for module in hisi_hpre hisi_sec2; do echo 2 > /sys/module/$module/parameters/uacce_mode; echo 256 > /sys/module/$module/parameters/pf_q_num; done
 mkdir -p ROOT/sys ROOT/dev ROOT/etc ROOT/run
@@ -59,15 +60,18 @@ fn archives() -> Outcome<Vec<PathBuf>> {
     }
 }
 
+const VALUES: &str = "--set nfd.enabled=false,nfd.nodefeaturerules=true,hostPaths.rootFS=/run/cluster/root";
+
 fn helm(node: &Node, words: &str) -> Outcome<String> {
     node.shell(&format!("helm --namespace kae {words} --timeout {}s", 2 * limit()))
 }
 
-pub(crate) fn from_helm_to_an_engine_in_a_pod_and_back(node: &Node) -> Outcome {
-    chain(node).map_err(|failure| match failure {
+/// What a person wants to see of a failure, besides.
+fn with_evidence(node: &Node, outcome: Outcome) -> Outcome {
+    outcome.map_err(|failure| match failure {
         Failure::Product(what) => {
             let look = "kubectl get pods,daemonsets,jobs -A -o wide; kubectl get kaepolicy kae-policy -o yaml | tail -n 70; \
-                        kubectl get node node1 -o jsonpath='{.metadata.labels}'; echo; tail -n 40 /var/log/pods/kae_*/*/*.log";
+                        kubectl get node node1 -o jsonpath='{.metadata.labels}'; echo; tail -n 40 /var/log/pods/kae*_*/*/*.log";
             let seen = node.shell(look).unwrap_or_else(|failure| format!("{failure:?}"));
             Failure::Product(format!("{what}\n{seen}"))
         }
@@ -75,7 +79,15 @@ pub(crate) fn from_helm_to_an_engine_in_a_pod_and_back(node: &Node) -> Outcome {
     })
 }
 
-fn chain(node: &Node) -> Outcome {
+pub(crate) fn from_helm_to_an_engine_in_a_pod_and_back(node: &Node) -> Outcome {
+    with_evidence(node, prepare(node).and_then(|()| there_and_back(node)))
+}
+
+pub(crate) fn after_an_uninstall_without_hooks_one_command_releases_the_policy(node: &Node) -> Outcome {
+    with_evidence(node, prepare(node).and_then(|()| without_hooks(node)))
+}
+
+fn prepare(node: &Node) -> Outcome {
     plugin::remove(node)?;
     for archive in archives()? {
         let import = "ctr -a /run/cluster/containerd.sock -n k8s.io images import";
@@ -87,32 +99,56 @@ fn chain(node: &Node) -> Outcome {
         &COPY.replace("CHART", &root().join("deployments/charts/kae-operator").display().to_string()),
     )?;
     discovery::discover(node)?;
-    same("labels before", ours(node, "labels")?, Vec::<String>::new())?;
+    same("labels before", ours(node, "labels")?, Vec::<String>::new())
+}
 
+fn there_and_back(node: &Node) -> Outcome {
     helm(
         node,
         &format!(
-            "install --create-namespace kae /run/tmp/chart --wait --set nfd.enabled=false,nfd.nodefeaturerules=true,\
-             psa.enabled=true,operator.cleanupCRD=true,hostPaths.rootFS={NODE_ROOT}"
+            "install --create-namespace kae /run/tmp/chart --wait {VALUES},psa.enabled=true,operator.cleanupCRD=true"
         ),
     )?;
     a_pod_gets_an_engine(node)?;
 
-    helm(
-        node,
-        "upgrade kae /run/tmp/chart --wait --reuse-values --set operator.enabledSEC=true,operator.upgradeCRD=true",
-    )?;
+    let values = "--reuse-values --set operator.enabledSEC=true,operator.upgradeCRD=true";
+    helm(node, &format!("upgrade kae /run/tmp/chart --wait {values}"))?;
     node.wait_for_capacity(SEC, SEC_ENGINES)?;
     same("HPRE engines after the upgrade", node.capacity(HPRE)?, HPRE_ENGINES.to_string())?;
+    // The driver's pod knows of the new kind when somebody deletes it.
+    node.kubectl("-n kae delete pod --selector app.kubernetes.io/name=kae-driver-installer --wait")?;
+    let updated = "{.status.components[?(@.name==\"kae-driver-installer\")].updated}";
+    node.wait(&format!("kaepolicy/kae-policy --for=jsonpath={updated}=1"))?;
+    same("permissions of SEC engines", node.shell("stat -c %a /dev/hisi_sec2-*")?.as_str(), "666\n666\n")?;
 
     pods::delete(node, "engine")?;
     helm(node, "uninstall kae --wait")?;
+    nothing_is_left(node)?;
+    node.kubectl("delete namespace kae --wait").map(drop)
+}
+
+/// In the namespace `default`, under whatever name.
+fn without_hooks(node: &Node) -> Outcome {
+    let helm = |words: &str| node.shell(&format!("helm --namespace default {words} --timeout {}s", limit()));
+    helm(&format!("install --generate-name /run/tmp/chart --wait {VALUES}"))?;
+    node.wait_for_capacity(HPRE, HPRE_ENGINES)?;
+    helm("uninstall $(helm list --namespace default --short) --no-hooks")?;
+    let run = "run release --image=localhost/openfuyao/kae-operator:latest --image-pull-policy=IfNotPresent --restart=Never -- \
+               policy release --namespace default";
+    node.kubectl(
+        "create clusterrolebinding release --clusterrole=cluster-admin --serviceaccount=default:default",
+    )?;
+    node.kubectl(run)?;
+    node.wait("pod/release --for=jsonpath={.status.phase}=Succeeded")?;
+    node.kubectl("delete clusterrolebinding release")?;
+    node.kubectl("delete crd kaepolicies.device.openfuyao.com --wait --timeout=60s")?;
     nothing_is_left(node)
 }
 
 fn a_pod_gets_an_engine(node: &Node) -> Outcome {
-    node.wait("kaepolicy/kae-policy --for=jsonpath={.status.state}=ready")?;
     node.wait_for_capacity(HPRE, HPRE_ENGINES)?;
+    // Not sooner: a cluster in which no node has engines is ready, too.
+    node.wait("kaepolicy/kae-policy --for=jsonpath={.status.state}=ready")?;
     same("nodes with engines", node.get("kaepolicy/kae-policy", ".status.nodes.hpre")?, "1")?;
     let level = node.get("namespace/kae", ".metadata.labels.pod-security\\.kubernetes\\.io/enforce")?;
     same("the namespace's level", level, "privileged")?;
@@ -138,10 +174,8 @@ fn ours(node: &Node, what: &str) -> Outcome<Vec<String>> {
 
 fn nothing_is_left(node: &Node) -> Outcome {
     let kinds = "daemonsets,deployments,configmaps,serviceaccounts,roles,rolebindings,jobs,leases";
-    let left = node.shell(&format!(
-        "kubectl -n kae get {kinds} -o name | grep -v -e kube-root-ca -e serviceaccount/default || true"
-    ))?;
-    same("objects in the namespace", left.as_str(), "")?;
+    let left = node.shell(&format!("kubectl get {kinds} -A -o name | grep kae || true"))?;
+    same("objects in namespaces", left.as_str(), "")?;
     let kinds = "clusterroles,clusterrolebindings,nodefeaturerules,customresourcedefinitions";
     let left = node.shell(&format!("kubectl get {kinds} -o name | grep kae || true"))?;
     same("objects of the cluster", left.as_str(), "")?;
@@ -154,7 +188,9 @@ fn nothing_is_left(node: &Node) -> Outcome {
     same("labels of the node", ours(node, "labels")?, Vec::<String>::new())?;
     same("annotations of the node", ours(node, "annotations")?, Vec::<String>::new())?;
     for resource in [HPRE, SEC] {
-        node.wait_for_capacity(resource, 0)?;
+        if node.capacity(resource)? != "" {
+            node.wait_for_capacity(resource, 0)?;
+        }
     }
-    node.kubectl("delete namespace kae --wait").map(drop)
+    Ok(())
 }
