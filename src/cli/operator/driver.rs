@@ -279,7 +279,7 @@ pub(super) fn driver(command: &Driver) -> Outcome {
                 match arguments.removed {
                     true => {
                         print("the driver is removed; nothing is left to do here");
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     }
                     false => {
                         let permissions = arguments.nodes.permissions();
