@@ -128,6 +128,25 @@ impl World {
         self.wait(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).unwrap();
     }
 
+    /// A pod, as the driver's DaemonSet makes one.
+    pub(crate) fn create_driver_pod(&self, name: &str, node: &str) {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/name": DRIVER}},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "hold", "image": "x"}],
+                "initContainers": [{"name": "install", "image": "x"}],
+            },
+        }))
+        .unwrap();
+        self.wait(self.here::<Pod>().create(&PostParams::default(), &pod)).unwrap();
+    }
+
+    pub(crate) fn delete_pod(&self, name: &str) {
+        let parameters = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.wait(self.here::<Pod>().delete(name, &parameters)).unwrap();
+    }
+
     pub(crate) fn create_nodes(&self, names: &[String], labels: &[(&str, &str)]) {
         let labels: serde_json::Map<String, Value> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();

@@ -49,6 +49,8 @@ const SUITE: &[(&str, Scenario)] = scenarios![
     end::a_driver_that_is_not_wanted_any_more_is_removed_from_the_nodes,
     end::a_removal_that_does_not_end_is_given_up_and_told,
     end::without_the_operator_one_command_removes_its_traces,
+    end::the_definition_goes_and_comes_with_the_hooks,
+    observe::health_and_metrics_are_served,
     faults::an_operator_that_is_killed_at_any_time_goes_on,
     faults::of_two_replicas_one_acts_and_the_other_takes_over,
     faults::a_connection_that_refuses_delays_and_breaks_costs_time_only,

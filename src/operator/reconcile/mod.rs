@@ -158,7 +158,16 @@ pub(super) async fn run(
         metrics,
         again,
     });
-    Controller::new(cluster.policies(), watcher::Config::default())
+    let controller = Controller::new(cluster.policies(), watcher::Config::default());
+    let policies = controller.store();
+    let known = Arc::clone(&context);
+    // Without a policy there is nothing to do, and all is well.
+    let ready = tokio::spawn(async move {
+        if known.wait_until_ready().await && policies.wait_until_ready().await.is_ok() {
+            known.metrics.ready();
+        }
+    });
+    controller
         .trigger_backoff(watch::Patience::default())
         .reconcile_all_on(changes)
         .graceful_shutdown_on(stop)
@@ -175,13 +184,13 @@ pub(super) async fn run(
             }
         })
         .await;
+    ready.abort();
 }
 
 async fn reconcile(policy: Arc<KaePolicy>, context: Arc<Context>) -> Result<Action, PassError> {
     if !context.wait_until_ready().await {
         return Ok(Action::requeue(SOON));
     }
-    context.metrics.ready();
     let outcome = pass::pass(&context, &policy).await;
     context.metrics.passed(outcome.is_ok());
     Ok(Action::requeue(match outcome? {
