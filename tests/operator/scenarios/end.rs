@@ -25,7 +25,7 @@ pub(crate) fn a_deleted_policy_leaves_nothing(world: &World) {
     world.wait_for_condition("Ready", "False", "Deleting");
     assert!(hook.try_wait().unwrap().is_none(), "the hook waits");
     world.run_set(CLEANUP, 2, 1);
-    world.run_set(CLEANUP, 2, 2);
+    world.run_cleanup(2);
     world.wait_for_nothing();
     assert!(hook.wait().unwrap().success());
     // What the user wrote is the user's.
@@ -55,8 +55,7 @@ pub(crate) fn a_driver_that_is_not_wanted_any_more_is_removed_from_the_nodes(wor
     assert!(is_held());
     world.delete_pod("driver-1");
     eventually("it may begin", || (!is_held()).then_some(()));
-    world.run_set(CLEANUP, 1, 1);
-    eventually("it is done", || world.set(CLEANUP).is_none().then_some(()));
+    world.run_cleanup(1);
     world.wait_for_label("engine", DEPLOY_DRIVER, None);
     assert_eq!(world.label("engine", DEPLOY_PLUGIN).as_deref(), Some("true"));
     world.wait_for_condition("DriverReady", "False", "Disabled");

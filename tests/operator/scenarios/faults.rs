@@ -42,7 +42,7 @@ pub(crate) fn an_operator_that_is_killed_at_any_time_goes_on(world: &World) {
     }
     let operator = world.operator(&[]);
     eventually("the driver is being removed from the nodes", || world.set(CLEANUP).map(drop));
-    world.run_set(CLEANUP, 20, 20);
+    world.run_cleanup(20);
     world.wait_for_nothing();
     assert!(operator.stop());
 }
