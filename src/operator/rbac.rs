@@ -47,6 +47,21 @@ const NAMESPACE: &[Rule] = &[
     Rule { group: "coordination.k8s.io", resources: &["leases"], verbs: &["get", "create", "update"] },
 ];
 
+/// Of the hooks of an installation: `crds apply`, `crds delete` and `policy delete`, cluster-wide.
+const HOOKS: &[Rule] = &[
+    Rule {
+        group: "apiextensions.k8s.io",
+        resources: &["customresourcedefinitions"],
+        verbs: &["get", "create", "patch", "delete"],
+    },
+    Rule { group: "device.openfuyao.com", resources: &["kaepolicies"], verbs: &["get", "delete"] },
+];
+
+/// The rules of the ClusterRole of an installation's hooks.
+pub fn hook_rules() -> Vec<PolicyRule> {
+    HOOKS.iter().map(rule).collect()
+}
+
 /// The rules of the operator's ClusterRole.
 pub fn cluster_rules() -> Vec<PolicyRule> {
     CLUSTER.iter().map(rule).collect()

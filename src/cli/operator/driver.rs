@@ -277,7 +277,10 @@ pub(super) fn driver(command: &Driver) -> Outcome {
             let node = arguments.common.node()?;
             until_stopped(async {
                 match arguments.removed {
-                    true => std::future::pending().await,
+                    true => {
+                        print("the driver is removed; nothing is left to do here");
+                        std::future::pending::<()>().await;
+                    }
                     false => {
                         let permissions = arguments.nodes.permissions();
                         driver::hold(&node, &arguments.common.types, &permissions, &mut print).await;

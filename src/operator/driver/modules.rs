@@ -87,7 +87,7 @@ fn mode_in(text: &str, module: &str) -> Option<u8> {
         let mut words = line.split_whitespace();
         (words.next() == Some("options") && words.next() == Some(module)).then_some(words)
     });
-    options.flatten().filter_map(|word| word.strip_prefix("uacce_mode=")?.parse().ok()).last()
+    options.flatten().filter_map(|word| word.strip_prefix("uacce_mode=")?.parse().ok()).next_back()
 }
 
 /// Writes the options file, or removes it where there is nothing to say.

@@ -29,10 +29,12 @@ pub(super) async fn pass(context: &Context, policy: &KaePolicy) -> Result<Next, 
         if !policy.finalizers().iter().any(|name| name == FINALIZER) {
             return Ok(Next::Change);
         }
-        let Some(cleanup) = tear_down(context, &place, policy).await? else { return Ok(Next::Change) };
+        let Some((cleanup, left)) = tear_down(context, &place, policy).await? else {
+            return Ok(Next::Change);
+        };
         let findings = Findings { cleanup: Some(cleanup), is_deleting: true, ..Findings::default() };
         tell(context, policy, judge(policy, &place.namespace, findings, Timestamp::now())).await?;
-        return Ok(Next::Soon);
+        return Ok(Next::In(left));
     }
     hold(context, policy).await?;
     let (findings, next) = follow(context, &place, policy).await;
@@ -136,7 +138,10 @@ async fn follow(context: &Context, place: &Place, policy: &KaePolicy) -> (Findin
                 let about = policy.object_ref(&());
                 context.herald.tell(&about, Happening::OperandRemoved, format!("{DRIVER} is removed")).await;
             }
-            Ok(Cleanup::Running(set)) => found.cleanup = Some(*set),
+            Ok(Cleanup::Running(set, left)) => {
+                found.cleanup = Some(*set);
+                again = Some(again.map_or(left, |before| before.min(left)));
+            }
             Err(error) => note(error.into()),
         }
     } else {
@@ -225,7 +230,7 @@ async fn tell_of_drivers(context: &Context) {
                     .await;
             }
             Installation::Failed(why) => {
-                context.herald.tell(&about, Happening::DriverInstallFailed, why).await
+                context.herald.tell(&about, Happening::DriverInstallFailed, why).await;
             }
             Installation::Pending => {}
         }

@@ -46,7 +46,8 @@ fn the_holder_writes_a_validation_file_that_somebody_removed() {
 fn a_holder_of_a_removed_driver_is_ready_and_only_stays() {
     let node = Fake::with_driver();
     assert!(node.run("remove", &[]).status.success());
-    let holder = node.start("hold", &["--removed"]);
+    let mut holder = node.start("hold", &["--removed"]);
+    assert_eq!(holder.line(), "the driver is removed; nothing is left to do here");
     assert!(node.run("ready", &[]).status.success());
     let before = node.state();
     let (rest, code) = holder.terminate();
