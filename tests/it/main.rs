@@ -26,6 +26,8 @@ mod observed;
 mod offer;
 #[cfg(feature = "operator")]
 mod operator_chart;
+#[cfg(feature = "operator")]
+mod operator_image;
 mod page;
 mod peer;
 mod prefer;

@@ -1,19 +1,17 @@
 //! The chart of kae-operator, and what comes from it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pcidp::host::{Wanted, scan};
 use pcidp::operator::crd::{InstallPolicy, KaePolicySpec};
-use pcidp::operator::{rbac, render};
-use pcidp::pool::assign;
+use pcidp::operator::rbac;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::deployments::{KUBERNETES, of_kind, read, root, same_keys, tool, yaml};
-use super::node::{check, host};
 
 const CHART: &str = "deployments/charts/kae-operator";
 const RULES: &str = "deployments/charts/kae-operator/files/rbac.yaml";
@@ -216,7 +214,7 @@ fn every_documented_value_has_its_default_and_its_effect() {
         if is_of_nfd && !chart.has_nfd {
             continue;
         }
-        let with_nfd = format!("--set=nfd.enabled={is_of_nfd}");
+        let with_nfd = format!("--set-json=nfd.enabled={is_of_nfd}");
         let changed = format!("--set-json={name}={other}");
         let before = chart.template(&helm, &release, &[&with_nfd]).unwrap();
         let after = chart.template(&helm, &release, &[&with_nfd, &changed]).unwrap();
@@ -428,12 +426,23 @@ fn every_pod_of_the_chart_runs_without_rights_and_its_arguments_are_understood()
     assert_eq!(probes["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": "http"}));
 }
 
+/// What rules allow: a group and a verb each.
+fn verbs(rules: &[Value]) -> BTreeSet<(String, String)> {
+    let of_rule = |rule: &Value| {
+        let group = rule["apiGroups"][0].to_string();
+        let verbs = rule["verbs"].as_array().unwrap().clone();
+        verbs.into_iter().map(move |verb| (group.clone(), verb.to_string()))
+    };
+    rules.iter().flat_map(of_rule).collect()
+}
+
 /// Job, event, what it runs, and what it may do.
 #[test]
 fn hooks_have_rights_of_their_own_that_come_before_them_and_go_after_them() {
     let Some(helm) = tool("helm") else { return };
     let documents = Chart::new().own(&helm, &["--set=operator.upgradeCRD=true,operator.cleanupCRD=true"]);
     let definition = json!(["kaepolicies.device.openfuyao.com"]);
+    let mut all = BTreeSet::new();
     for (name, event, words, rights) in [
         (
             "kae-operator-uninstall",
@@ -478,7 +487,9 @@ fn hooks_have_rights_of_their_own_that_come_before_them_and_go_after_them() {
         let given: Vec<_> =
             rules.iter().map(|rule| (rule["resourceNames"].clone(), rule["verbs"].clone())).collect();
         assert_eq!(given, rights, "{name}");
+        all.extend(verbs(rules));
     }
+    assert_eq!(all, verbs(json!(rbac::hook_rules()).as_array().unwrap()), "together what the program needs");
 }
 
 #[test]
@@ -574,27 +585,4 @@ fn the_plain_manifests_of_the_operator_come_from_the_chart() {
     let kinds: Vec<Value> = yaml(&expected).iter().map(|document| document["kind"].clone()).collect();
     assert_eq!(kinds.iter().filter(|kind| *kind == "KAEPolicy").count(), 1);
     assert!(!kinds.contains(&json!("Job")));
-}
-
-/// The config that the image has for when none is mounted.
-#[test]
-fn the_plugin_s_image_offers_hpre_engines_by_itself() {
-    let text = read("deployments/kae-device-plugin.json");
-    let own: Value = serde_json::from_str(&text).unwrap();
-    let rendered = render::config_text(&KaePolicySpec::default()).unwrap();
-    assert_eq!(own, serde_json::from_str::<Value>(&rendered).unwrap(), "as the operator configures it");
-    let checked = check(&text, "intel.com");
-    assert!(checked.problems.is_empty(), "{:?}", checked.problems);
-    let pools = assign(&checked.config, &scan(&host("kunpeng-920"), &Wanted::of(&checked.config)));
-    assert_eq!(pools.pools.len(), 1);
-    assert_eq!(checked.config.pools[0].resource.to_string(), "openfuyao.com/kae.hpre");
-    assert!(!pools.pools[0].members.is_empty());
-
-    let file = read("deployments/Dockerfile");
-    assert!(file.contains("FROM pcidp AS kae-device-plugin\nCOPY dist/kae-device-plugin/ /\n"));
-    let place =
-        "install -D -m 0644 deployments/kae-device-plugin.json dist/kae-device-plugin/etc/pcidp/config.json";
-    assert!(read("deployments/build-binaries").contains(place));
-    let help = Command::new(env!("CARGO_BIN_EXE_pcidp")).args(["run", "--help"]).output().unwrap();
-    assert!(String::from_utf8(help.stdout).unwrap().contains("[default: /etc/pcidp/config.json]"));
 }
