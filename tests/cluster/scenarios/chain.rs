@@ -119,6 +119,8 @@ fn there_and_back(node: &Node) -> Outcome {
     node.kubectl("-n kae delete pod --selector app.kubernetes.io/name=kae-driver-installer --wait")?;
     let updated = "{.status.components[?(@.name==\"kae-driver-installer\")].updated}";
     node.wait(&format!("kaepolicy/kae-policy --for=jsonpath={updated}=1"))?;
+    let pods = "--namespace kae pod --selector app.kubernetes.io/name=kae-driver-installer";
+    node.wait(&format!("{pods} --for=condition=Ready"))?;
     same("permissions of SEC engines", node.shell("stat -c %a /dev/hisi_sec2-*")?.as_str(), "666\n666\n")?;
 
     pods::delete(node, "engine")?;
