@@ -79,10 +79,7 @@ impl Herald {
     /// Tells. An event that is lost costs a line in the log, and nothing else.
     pub async fn tell(&self, about: &ObjectReference, what: Happening, note: impl Into<String>) {
         let mut note = note.into();
-        if note.len() > LONGEST_NOTE {
-            note.truncate(note.floor_char_boundary(LONGEST_NOTE - 4));
-            note.push('…');
-        }
+        shorten(&mut note, LONGEST_NOTE);
         let name = about.name.as_deref().unwrap_or_default();
         tracing::info!(event = what.as_str(), about = name, note, "event");
         let event = Event {
@@ -98,6 +95,17 @@ impl Herald {
     }
 }
 
+/// Cuts a text that is longer than so many bytes, and says so.
+pub(super) fn shorten(text: &mut String, limit: usize) {
+    const MARK: &str = "…";
+    if text.len() > limit {
+        let is_end = |end: &usize| text.is_char_boundary(*end);
+        let end = (0..=limit.saturating_sub(MARK.len())).rev().find(is_end).unwrap_or_default();
+        text.truncate(end);
+        text.push_str(MARK);
+    }
+}
+
 /// A node, for an event.
 pub fn node_reference(name: &str, uid: Option<&str>) -> ObjectReference {
     ObjectReference {
@@ -106,5 +114,19 @@ pub fn node_reference(name: &str, uid: Option<&str>) -> ObjectReference {
         name: Some(name.to_owned()),
         uid: uid.map(str::to_owned),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_two_characters() {
+        let mut text = "aé".repeat(10);
+        shorten(&mut text, 30);
+        assert_eq!(text, "aé".repeat(10));
+        shorten(&mut text, 8);
+        assert_eq!(text, "aéa…");
     }
 }

@@ -62,7 +62,7 @@ impl Lease {
                             Ok(()) => return,
                             Err(error) if error.is_conflict() => {}
                             Err(error) => {
-                                tracing::warn!(%error, "cannot take the lease; will be tried again")
+                                tracing::warn!(%error, "cannot take the lease; will be tried again");
                             }
                         }
                     } else if told.as_ref() != holder {

@@ -14,5 +14,6 @@ pub mod reconcile;
 pub mod render;
 mod run;
 mod serve;
+pub mod upgrade;
 
 pub use run::{RunError, run};

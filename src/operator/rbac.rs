@@ -15,6 +15,9 @@ const CLUSTER: &[Rule] = &[
     Rule { group: "device.openfuyao.com", resources: &["kaepolicies"], verbs: &["list", "watch", "patch"] },
     Rule { group: "device.openfuyao.com", resources: &["kaepolicies/status"], verbs: &["patch"] },
     Rule { group: "", resources: &["nodes"], verbs: &["list", "watch", "patch"] },
+    // Of nodes whose driver is upgraded: which pods hold engines, and that they go.
+    Rule { group: "", resources: &["pods"], verbs: &["list"] },
+    Rule { group: "", resources: &["pods/eviction"], verbs: &["create"] },
     // Of its own namespace only; a role in the namespace cannot give it.
     Rule { group: "", resources: &["namespaces"], verbs: &["get", "patch"] },
     Rule { group: "events.k8s.io", resources: &["events"], verbs: &["create", "patch"] },
@@ -38,9 +41,26 @@ const NAMESPACE: &[Rule] = &[
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
     Rule { group: "", resources: &["serviceaccounts"], verbs: &["create", "patch", "delete"] },
-    Rule { group: "", resources: &["pods"], verbs: &["list", "watch"] },
+    Rule { group: "apps", resources: &["controllerrevisions"], verbs: &["list"] },
+    // A pod of the driver that is older is deleted, so that its DaemonSet makes a new one.
+    Rule { group: "", resources: &["pods"], verbs: &["list", "watch", "delete"] },
     Rule { group: "coordination.k8s.io", resources: &["leases"], verbs: &["get", "create", "update"] },
 ];
+
+/// Of the hooks of an installation: `crds apply`, `crds delete` and `policy delete`, cluster-wide.
+const HOOKS: &[Rule] = &[
+    Rule {
+        group: "apiextensions.k8s.io",
+        resources: &["customresourcedefinitions"],
+        verbs: &["get", "create", "patch", "delete"],
+    },
+    Rule { group: "device.openfuyao.com", resources: &["kaepolicies"], verbs: &["get", "delete"] },
+];
+
+/// The rules of the ClusterRole of an installation's hooks.
+pub fn hook_rules() -> Vec<PolicyRule> {
+    HOOKS.iter().map(rule).collect()
+}
 
 /// The rules of the operator's ClusterRole.
 pub fn cluster_rules() -> Vec<PolicyRule> {

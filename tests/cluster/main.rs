@@ -96,6 +96,8 @@ const SUITE: &[Host] = &[
         scenarios: scenarios![
             engines::two_pods_see_one_engine_each_and_never_the_other_s,
             discovery::node_feature_discovery_labels_a_node_that_has_engines,
+            chain::from_helm_to_an_engine_in_a_pod_and_back,
+            chain::after_an_uninstall_without_hooks_one_command_releases_the_policy,
         ],
     },
     Host {

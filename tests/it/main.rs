@@ -9,6 +9,8 @@ mod config;
 mod deployments;
 mod devlink;
 mod discovery;
+#[cfg(feature = "operator")]
+mod driver;
 mod events;
 mod house;
 mod kae;
@@ -22,6 +24,10 @@ mod node;
 mod observe;
 mod observed;
 mod offer;
+#[cfg(feature = "operator")]
+mod operator_chart;
+#[cfg(feature = "operator")]
+mod operator_image;
 mod page;
 mod peer;
 mod prefer;

@@ -14,6 +14,9 @@ pub(crate) const ADMIN: &str = "admin";
 /// Who may do what the operator may.
 pub(crate) const OPERATOR: &str = "kae-operator";
 
+/// Who may do what an installation's hooks may.
+pub(crate) const HOOKS: &str = "kae-hooks";
+
 /// The folder with the programs of the cluster suite; or why there is none.
 pub(crate) fn programs() -> Result<PathBuf, String> {
     // As in tests/cluster/build.sh: the modules decide which build is the right one.
@@ -68,14 +71,14 @@ impl ApiServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         fs::write(
             folder.join("tokens.csv"),
-            format!("{ADMIN},{ADMIN},{ADMIN},system:masters\n{OPERATOR},{OPERATOR},{OPERATOR}\n"),
+            format!("{ADMIN},{ADMIN},{ADMIN},system:masters\n{OPERATOR},{OPERATOR},{OPERATOR}\n{HOOKS},{HOOKS},{HOOKS}\n"),
         )
         .unwrap();
         let audit = json!({
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
             "omitStages": ["RequestReceived"],
-            "rules": [{"level": "Metadata", "users": [OPERATOR]}, {"level": "None"}],
+            "rules": [{"level": "Metadata", "users": [OPERATOR, HOOKS]}, {"level": "None"}],
         });
         fs::write(folder.join("audit.json"), audit.to_string()).unwrap();
         let server = Process::start(

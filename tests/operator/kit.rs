@@ -119,13 +119,47 @@ impl World {
     /// What a DaemonSet's controller does: it looked, and so many pods are ready.
     pub(crate) fn run_set(&self, name: &str, desired: i32, ready: i32) {
         let api = self.here::<DaemonSet>();
-        let generation = self.wait(api.get(name)).unwrap().metadata.generation;
+        let Some(generation) = self.set(name).map(|set| set.metadata.generation) else { return };
         let status = json!({ "status": {
             "observedGeneration": generation, "desiredNumberScheduled": desired, "currentNumberScheduled": desired,
             "numberMisscheduled": 0, "numberReady": ready, "updatedNumberScheduled": desired,
             "numberUnavailable": desired - ready,
         }});
-        self.wait(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).unwrap();
+        match self.wait(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))) {
+            // It went meanwhile.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer.unwrap()),
+        }
+    }
+
+    /// A pod, as the driver's DaemonSet makes one.
+    pub(crate) fn create_driver_pod(&self, name: &str, node: &str) {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/name": DRIVER}},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "hold", "image": "x"}],
+                "initContainers": [{"name": "install", "image": "x"}],
+            },
+        }))
+        .unwrap();
+        self.wait(self.here::<Pod>().create(&PostParams::default(), &pod)).unwrap();
+    }
+
+    pub(crate) fn delete_pod(&self, name: &str) {
+        let parameters = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.wait(self.here::<Pod>().delete(name, &parameters)).unwrap();
+    }
+
+    /// The removal of the driver succeeds on so many nodes, whenever the operator lets it.
+    pub(crate) fn run_cleanup(&self, nodes: i32) {
+        eventually("the removal of the driver is over", || match self.set(CLEANUP) {
+            Some(_) => {
+                self.run_set(CLEANUP, nodes, nodes);
+                None
+            }
+            None => Some(()),
+        });
     }
 
     pub(crate) fn create_nodes(&self, names: &[String], labels: &[(&str, &str)]) {

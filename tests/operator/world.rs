@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::api_server::{ADMIN, ApiServer, OPERATOR};
+use crate::api_server::{ADMIN, ApiServer, HOOKS, OPERATOR};
 use crate::process::Process;
 
 /// The operator's namespace.
@@ -75,23 +75,23 @@ impl World {
     }
 
     fn install(&self, programs: &Path) {
-        let crds = self.operator_command(ADMIN, self.server.port).args(["crds", "apply"]).output().unwrap();
-        assert!(crds.status.success(), "{}", String::from_utf8_lossy(&crds.stderr));
-        let roles = json!({"apiVersion": "v1", "kind": "List", "items": [
+        let role = |kind: &str, name: &str, rules: Value| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+                "metadata": {"name": name, "namespace": namespace_of(kind)}, "rules": rules,
+            })
+        };
+        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": {"name": OPERATOR}, "rules": rbac::cluster_rules(),
-            },
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-                "metadata": {"name": OPERATOR, "namespace": NAMESPACE}, "rules": rbac::namespace_rules(),
-            },
-            binding("ClusterRoleBinding", "ClusterRole"),
-            binding("RoleBinding", "Role"),
+            role("ClusterRole", OPERATOR, json!(rbac::cluster_rules())),
+            role("Role", OPERATOR, json!(rbac::namespace_rules())),
+            role("ClusterRole", HOOKS, json!(rbac::hook_rules())),
+            binding("ClusterRoleBinding", "ClusterRole", OPERATOR),
+            binding("RoleBinding", "Role", OPERATOR),
+            binding("ClusterRoleBinding", "ClusterRole", HOOKS),
         ]});
-        let file = self.path.join("roles.json");
-        fs::write(&file, roles.to_string()).unwrap();
+        let file = self.path.join("installation.json");
+        fs::write(&file, objects.to_string()).unwrap();
         let output = Command::new(programs.join("kubectl"))
             .env("KUBECONFIG", self.server.kubeconfig(ADMIN, self.server.port))
             .args(["apply", "--server-side", "-f"])
@@ -101,6 +101,15 @@ impl World {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.hook(&["crds", "apply"]);
+        // A second time changes nothing.
+        self.hook(&["crds", "apply"]);
+    }
+
+    /// Runs the program as a hook of an installation does.
+    pub(crate) fn hook(&self, arguments: &[&str]) {
+        let output = self.operator_command(HOOKS, self.server.port).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// The operator's program as a user.
@@ -149,13 +158,16 @@ impl World {
     }
 }
 
-fn binding(kind: &str, role: &str) -> Value {
-    let namespace = if kind == "RoleBinding" { json!(NAMESPACE) } else { Value::Null };
+fn namespace_of(kind: &str) -> Value {
+    if kind.starts_with("Cluster") { Value::Null } else { json!(NAMESPACE) }
+}
+
+fn binding(kind: &str, role: &str, user: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": OPERATOR, "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": OPERATOR},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": OPERATOR}],
+        "metadata": {"name": user, "namespace": namespace_of(kind)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     })
 }

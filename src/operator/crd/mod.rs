@@ -48,36 +48,13 @@ pub const SINGLETON: &str = "kae-policy";
     status = "KaePolicyStatus",
     derive = "PartialEq",
     doc = "A KAEPolicy says how the Kunpeng accelerators of a cluster are driven and offered. The one named kae-policy is followed.",
-    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
-    printcolumn(
-        name = "HPRE",
-        type_ = "integer",
-        json_path = ".status.nodes.hpre",
-        description = "Nodes with HPRE engines"
-    ),
-    printcolumn(
-        name = "SEC",
-        type_ = "integer",
-        json_path = ".status.nodes.sec",
-        description = "Nodes with SEC engines"
-    ),
-    printcolumn(
-        name = "ZIP",
-        type_ = "integer",
-        json_path = ".status.nodes.zip",
-        description = "Nodes with ZIP engines"
-    ),
-    printcolumn(
-        name = "Driver",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"DriverReady\")].status"
-    ),
-    printcolumn(
-        name = "Plugin",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"DevicePluginReady\")].status"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "State", "type": "string", "jsonPath": ".status.state"}"#,
+    printcolumn = r#"{"name": "HPRE", "type": "integer", "jsonPath": ".status.nodes.hpre", "description": "Nodes with HPRE engines"}"#,
+    printcolumn = r#"{"name": "SEC", "type": "integer", "jsonPath": ".status.nodes.sec", "description": "Nodes with SEC engines"}"#,
+    printcolumn = r#"{"name": "ZIP", "type": "integer", "jsonPath": ".status.nodes.zip", "description": "Nodes with ZIP engines"}"#,
+    printcolumn = r#"{"name": "Driver", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"DriverReady\")].status"}"#,
+    printcolumn = r#"{"name": "Plugin", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"DevicePluginReady\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct KaePolicySpec {

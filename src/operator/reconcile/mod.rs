@@ -31,7 +31,7 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use thiserror::Error;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, Semaphore};
 
 use super::cluster::{self, Cluster};
 use super::crd::KaePolicy;
@@ -76,6 +76,8 @@ pub(super) struct Context {
     memory: Mutex<nodes::Memory>,
     /// Look again, though nothing that is watched has changed.
     again: Arc<Notify>,
+    /// Each pass has one; who has all of them knows that there is no pass.
+    places: Semaphore,
 }
 
 impl Context {
@@ -132,6 +134,8 @@ pub(super) enum Next {
 
 /// Even if nothing seems to change: what is not watched may have.
 const RESYNC: Duration = Duration::from_secs(300);
+/// Policies that are looked at at the same time: one, and some that are not followed.
+const PLACES: u32 = 16;
 const SOON: Duration = Duration::from_secs(5);
 /// After a failure; doubled with each, up to [`LATEST`].
 const AGAIN: Duration = Duration::from_millis(200);
@@ -142,7 +146,7 @@ pub(super) async fn run(
     cluster: Cluster,
     options: Options,
     metrics: Metrics,
-    stop: impl Future<Output = ()> + Send + Sync + 'static,
+    stop: impl Future<Output = ()>,
 ) {
     let again = Arc::new(Notify::new());
     let (stores, changes) = watch::all(&cluster, Arc::clone(&again));
@@ -157,11 +161,21 @@ pub(super) async fn run(
         options,
         metrics,
         again,
+        places: Semaphore::new(PLACES as usize),
     });
-    Controller::new(cluster.policies(), watcher::Config::default())
+    let controller = Controller::new(cluster.policies(), watcher::Config::default());
+    let policies = controller.store();
+    let known = Arc::clone(&context);
+    // Without a policy there is nothing to do, and all is well.
+    let ready = tokio::spawn(async move {
+        if known.wait_until_ready().await && policies.wait_until_ready().await.is_ok() {
+            known.metrics.ready();
+        }
+    });
+    let stopped = Arc::clone(&context);
+    let work = controller
         .trigger_backoff(watch::Patience::default())
         .reconcile_all_on(changes)
-        .graceful_shutdown_on(stop)
         .run(reconcile, on_error, context)
         .for_each(|outcome| async move {
             match outcome {
@@ -173,15 +187,24 @@ pub(super) async fn run(
                 Err(kube::runtime::controller::Error::ObjectNotFound(_)) => {}
                 Err(error) => tracing::warn!(%error, "cannot watch policies; will be tried again"),
             }
-        })
-        .await;
+        });
+    // The controller's own way to stop waits until everything was listed, which may never be.
+    let end = async {
+        stop.await;
+        let _ = stopped.places.acquire_many(PLACES).await;
+    };
+    tokio::select! {
+        () = work => {}
+        () = end => {}
+    }
+    ready.abort();
 }
 
 async fn reconcile(policy: Arc<KaePolicy>, context: Arc<Context>) -> Result<Action, PassError> {
     if !context.wait_until_ready().await {
         return Ok(Action::requeue(SOON));
     }
-    context.metrics.ready();
+    let Ok(_place) = context.places.acquire().await else { return Ok(Action::await_change()) };
     let outcome = pass::pass(&context, &policy).await;
     context.metrics.passed(outcome.is_ok());
     Ok(Action::requeue(match outcome? {

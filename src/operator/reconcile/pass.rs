@@ -1,5 +1,8 @@
 //! One look at a policy and the cluster, and what follows from it. A step that fails does not stop the others.
 
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::ResourceExt as _;
@@ -9,11 +12,12 @@ use serde_json::{Value, json};
 use super::pods::Installation;
 use super::status::{Findings, ignored, judge};
 use super::teardown::{Cleanup, FINALIZER, clean_up, tear_down};
-use super::{Context, Next, PassError, nodes, psa};
+use super::{Context, Next, PassError, SOON, nodes, psa};
 use crate::operator::cluster::{Error, FIELD_MANAGER, apply, ask, delete, merge};
 use crate::operator::crd::{KaePolicy, KaePolicyStatus, SINGLETON, State};
 use crate::operator::events::{Happening, node_reference};
 use crate::operator::render::{self, CLEANUP, CONFIG, DRIVER, PLUGIN, Place, SERVICE_ACCOUNTS};
+use crate::operator::upgrade;
 
 /// Looks, and acts.
 pub(super) async fn pass(context: &Context, policy: &KaePolicy) -> Result<Next, PassError> {
@@ -25,10 +29,12 @@ pub(super) async fn pass(context: &Context, policy: &KaePolicy) -> Result<Next, 
         if !policy.finalizers().iter().any(|name| name == FINALIZER) {
             return Ok(Next::Change);
         }
-        let Some(cleanup) = tear_down(context, &place, policy).await? else { return Ok(Next::Change) };
+        let Some((cleanup, left)) = tear_down(context, &place, policy).await? else {
+            return Ok(Next::Change);
+        };
         let findings = Findings { cleanup: Some(cleanup), is_deleting: true, ..Findings::default() };
         tell(context, policy, judge(policy, &place.namespace, findings, Timestamp::now())).await?;
-        return Ok(Next::Soon);
+        return Ok(Next::In(left));
     }
     hold(context, policy).await?;
     let (findings, next) = follow(context, &place, policy).await;
@@ -77,11 +83,7 @@ async fn hold(context: &Context, policy: &KaePolicy) -> Result<(), Error> {
 }
 
 /// The steps.
-async fn follow(
-    context: &Context,
-    place: &Place,
-    policy: &KaePolicy,
-) -> (Findings, Option<std::time::Duration>) {
+async fn follow(context: &Context, place: &Place, policy: &KaePolicy) -> (Findings, Option<Duration>) {
     let mut found = Findings::default();
     let spec = &policy.spec;
     let mut failures = Vec::new();
@@ -121,21 +123,29 @@ async fn follow(
     if spec.driver.enabled && !is_disabled {
         remove(context, policy, CLEANUP, false).await.unwrap_or_else(|error| note(error.into()));
         match apply(&sets, &render::driver(place, spec)).await {
-            Ok(set) => found.driver = Some(set),
+            Ok(set) => {
+                again = sooner(again, upgrade_drivers(context, policy, &set, &mut found).await);
+                found.driver = Some(set);
+            }
             Err(error) => note(error.into()),
         }
         found.failed_drivers = context.driver_pods.failed();
         tell_of_drivers(context).await;
     } else if is_cleaning_up {
+        give_back_nodes(context).await.unwrap_or_else(|error| note(error.into()));
         match clean_up(context, place, policy).await {
             Ok(Cleanup::Over) => {
                 let about = policy.object_ref(&());
                 context.herald.tell(&about, Happening::OperandRemoved, format!("{DRIVER} is removed")).await;
             }
-            Ok(Cleanup::Running(set)) => found.cleanup = Some(*set),
+            Ok(Cleanup::Running(set, left)) => {
+                found.cleanup = Some(*set);
+                again = Some(again.map_or(left, |before| before.min(left)));
+            }
             Err(error) => note(error.into()),
         }
     } else {
+        give_back_nodes(context).await.unwrap_or_else(|error| note(error.into()));
         for name in [DRIVER, CLEANUP] {
             remove(context, policy, name, name == DRIVER).await.unwrap_or_else(|error| note(error.into()));
         }
@@ -166,6 +176,48 @@ async fn follow(
     (found, again)
 }
 
+/// Takes upgrades of drivers a step further, where there are any. Gives when to look again.
+async fn upgrade_drivers(
+    context: &Context,
+    policy: &KaePolicy,
+    driver: &DaemonSet,
+    found: &mut Findings,
+) -> Option<Duration> {
+    let upgrades = &policy.spec.driver.upgrade_policy;
+    if !upgrades.auto_upgrade && !has_upgrades(context) {
+        return None;
+    }
+    match upgrade::pass(&context.cluster, &context.herald, upgrades, driver).await {
+        Ok(done) => {
+            let again = done.is_under_way().then_some(SOON);
+            found.failures.extend(done.failures);
+            found.upgrade = Some(done.status);
+            again
+        }
+        Err(error) => {
+            found.failures.push(error.to_string());
+            None
+        }
+    }
+}
+
+/// Whether a node has a state of an upgrade.
+fn has_upgrades(context: &Context) -> bool {
+    context.nodes.find(|node| node.labels().contains_key(upgrade::STATE)).is_some()
+}
+
+/// Nodes that were taken out of service for an upgrade go into service again.
+pub(super) async fn give_back_nodes(context: &Context) -> Result<(), Error> {
+    match has_upgrades(context) {
+        true => upgrade::withdraw(&context.cluster).await,
+        false => Ok(()),
+    }
+}
+
+fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
+}
+
 /// What changed at the nodes' installers since the last look.
 async fn tell_of_drivers(context: &Context) {
     for (node, installation) in context.driver_pods.news() {
@@ -178,7 +230,7 @@ async fn tell_of_drivers(context: &Context) {
                     .await;
             }
             Installation::Failed(why) => {
-                context.herald.tell(&about, Happening::DriverInstallFailed, why).await
+                context.herald.tell(&about, Happening::DriverInstallFailed, why).await;
             }
             Installation::Pending => {}
         }

@@ -33,9 +33,14 @@ impl DriverPods {
         self.store.wait_until_ready().await.is_ok()
     }
 
+    /// Whether a node has one, or is about to lose it.
+    pub(super) fn are_there(&self) -> bool {
+        !self.store.is_empty()
+    }
+
     /// By node.
     pub(super) fn installations(&self) -> BTreeMap<String, Installation> {
-        self.store.state().iter().filter_map(|pod| installation(pod)).collect()
+        self.store.state().iter().filter_map(installation).collect()
     }
 
     /// What is done or failed now, and was not at the last look.

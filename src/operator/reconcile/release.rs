@@ -12,6 +12,7 @@ use super::teardown::{release as let_go, remove_rest};
 use crate::operator::cluster::{Cluster, Error, ask, delete};
 use crate::operator::crd::{KaePolicy, SINGLETON};
 use crate::operator::render::{CLEANUP, DRIVER, PLUGIN};
+use crate::operator::upgrade;
 
 /// Between two looks.
 const PACE: Duration = Duration::from_millis(250);
@@ -75,6 +76,7 @@ pub async fn release(cluster: &Cluster) -> Result<(), Error> {
         delete(&sets, "DaemonSet", name).await?;
     }
     loop {
+        upgrade::withdraw(cluster).await?;
         let nodes = ask("list", "nodes", cluster.nodes().list(&ListParams::default())).await?;
         let nodes: Vec<nodes::Listed> = nodes.items.into_iter().map(Arc::new).collect();
         if nodes::withdraw(cluster, &nodes).await? {

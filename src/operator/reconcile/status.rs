@@ -8,6 +8,7 @@ use crate::operator::crd::{
     Component, KaePolicy, KaePolicyStatus, NodeCounts, State, UpdateStrategy, UpgradeStatus, condition,
     reason,
 };
+use crate::operator::events::shorten;
 
 /// What a look at the cluster has found.
 #[derive(Debug, Default)]
@@ -173,9 +174,7 @@ fn timed(fact: Fact, before: &[Condition], generation: Option<i64>, now: Timesta
     let status = if fact.holds { "True" } else { "False" };
     let same = before.iter().find(|condition| condition.type_ == fact.kind && condition.status == status);
     let mut message = fact.message;
-    if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-    }
+    shorten(&mut message, LONGEST_MESSAGE);
     Condition {
         type_: fact.kind.to_owned(),
         status: status.to_owned(),

@@ -6,13 +6,16 @@
 //!
 //! Every step may be repeated: an operator that is killed on the way goes on where it was.
 
+use std::time::Duration;
+
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::ResourceExt as _;
 use kube::api::Patch;
 use serde_json::json;
 
+use super::pass::give_back_nodes;
 use super::{Context, PassError, nodes, psa};
 use crate::operator::cluster::{Cluster, Error, apply, ask, delete, merge};
 use crate::operator::crd::KaePolicy;
@@ -27,8 +30,8 @@ pub const FINALIZER: &str = "device.openfuyao.com/kaepolicy";
 pub(super) enum Cleanup {
     /// Nothing to be done, or it is done.
     Over,
-    /// Under way.
-    Running(Box<DaemonSet>),
+    /// Under way, and how long it may still take.
+    Running(Box<DaemonSet>, Duration),
 }
 
 /// Removes everything that is here because of the policy. Gives what is still on its way.
@@ -36,12 +39,13 @@ pub(super) async fn tear_down(
     context: &Context,
     place: &Place,
     policy: &KaePolicy,
-) -> Result<Option<DaemonSet>, PassError> {
+) -> Result<Option<(DaemonSet, Duration)>, PassError> {
+    give_back_nodes(context).await?;
     let sets = context.cluster.daemon_sets();
     delete(&sets, "DaemonSet", PLUGIN).await?;
     if policy.spec.driver.enabled_cleanup {
-        if let Cleanup::Running(set) = clean_up(context, place, policy).await? {
-            return Ok(Some(*set));
+        if let Cleanup::Running(set, left) = clean_up(context, place, policy).await? {
+            return Ok(Some((*set, left)));
         }
     } else {
         delete(&sets, "DaemonSet", DRIVER).await?;
@@ -91,24 +95,30 @@ pub(super) async fn remove_rest(cluster: &Cluster, with_rule: bool) -> Result<()
 /// Removes the driver from the nodes: a DaemonSet takes the place of the driver's, until it is ready everywhere or the time is
 /// over.
 ///
-/// The new one is made before the old one goes, so that nothing is forgotten between the two. An operator that comes later
-/// sees by them how far this is.
+/// The new one is made before the old one goes, so that nothing is forgotten between the two; it waits, on no node, until the
+/// old one's pods have gone. An operator that comes later sees by them how far this is.
 pub(super) async fn clean_up(context: &Context, place: &Place, policy: &KaePolicy) -> Result<Cleanup, Error> {
     let sets = context.cluster.daemon_sets();
     let get = async |name| ask("get", format!("DaemonSet {name}"), sets.get_opt(name)).await;
     if get(DRIVER).await?.is_some() {
-        apply(&sets, &render::cleanup(place, &policy.spec)).await?;
+        apply(&sets, &render::cleanup(place, &policy.spec, true)).await?;
         delete(&sets, "DaemonSet", DRIVER).await?;
     }
-    let Some(set) = get(CLEANUP).await? else { return Ok(Cleanup::Over) };
+    let Some(mut set) = get(CLEANUP).await? else { return Ok(Cleanup::Over) };
+    let is_held = context.driver_pods.are_there();
+    if !is_held {
+        set = apply(&sets, &render::cleanup(place, &policy.spec, false)).await?;
+    }
     let status = set.status.clone().unwrap_or_default();
-    let is_done = status.observed_generation >= set.metadata.generation
+    let is_done = !is_held
+        && status.observed_generation >= set.metadata.generation
         && status.number_ready >= status.desired_number_scheduled;
-    let age = set.metadata.creation_timestamp.as_ref().map(|made| Timestamp::now().duration_since(made.0));
-    let deadline = SignedDuration::try_from(context.options.cleanup_deadline).unwrap_or(SignedDuration::MAX);
-    let is_late = age.is_none_or(|age| age >= deadline);
-    if !is_done && !is_late {
-        return Ok(Cleanup::Running(Box::new(set)));
+    let deadline = context.options.cleanup_deadline;
+    let made = set.metadata.creation_timestamp.as_ref();
+    let age = made.and_then(|made| Duration::try_from(Timestamp::now().duration_since(made.0)).ok());
+    let left = deadline.saturating_sub(age.unwrap_or_default());
+    if !is_done && !left.is_zero() {
+        return Ok(Cleanup::Running(Box::new(set), left));
     }
     if !is_done {
         let note = format!(

@@ -61,14 +61,21 @@ pub fn driver(place: &Place, policy: &KaePolicySpec) -> Value {
     daemon_set(place, policy, DRIVER, json!({ "type": "OnDelete" }), pod(policy, install, hold))
 }
 
-/// Removes the driver from the nodes that have one. It lives until that is done everywhere.
-pub fn cleanup(place: &Place, policy: &KaePolicySpec) -> Value {
+/// A label that no node has: a DaemonSet that selects it runs nowhere.
+const HELD: &str = "openfuyao.com/kae.driver.cleanup-held";
+
+/// Removes the driver from the nodes that have one. It lives until that is done everywhere. While `is_held`, it waits.
+pub fn cleanup(place: &Place, policy: &KaePolicySpec, is_held: bool) -> Value {
     let remove = container(policy, "remove", "remove", &[]);
     let mut hold = container(policy, "hold", "hold", &[]);
     hold["command"] = json!(["kae-operator", "driver", "hold", "--removed"]);
     let mut set =
         daemon_set(place, policy, CLEANUP, json!({ "type": "OnDelete" }), pod(policy, remove, hold));
-    set["spec"]["template"]["spec"]["serviceAccountName"] = json!(DRIVER);
+    let pod = &mut set["spec"]["template"]["spec"];
+    pod["serviceAccountName"] = json!(DRIVER);
+    if is_held {
+        pod["nodeSelector"][HELD] = json!("true");
+    }
     set
 }
 

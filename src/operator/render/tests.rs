@@ -71,7 +71,7 @@ fn sort(value: &mut Value) {
 fn objects_of_the_default_policy() {
     let spec = KaePolicySpec::default();
     insta::assert_json_snapshot!("driver", driver(&place(), &spec));
-    insta::assert_json_snapshot!("cleanup", cleanup(&place(), &spec));
+    insta::assert_json_snapshot!("cleanup", cleanup(&place(), &spec, false));
     insta::assert_json_snapshot!("plugin", plugin(&place(), &spec));
     insta::assert_json_snapshot!("rule", node_feature_rule(&place()));
     insta::assert_json_snapshot!("config", config_map(&place(), &config_text(&spec).unwrap()));
@@ -97,7 +97,7 @@ fn the_plugin_of_a_node_with_its_own_driver_looks_at_that() {
 fn every_field_is_one_of_the_api() {
     for spec in [KaePolicySpec::default(), everything()] {
         is_whole::<DaemonSet>(&driver(&place(), &spec));
-        is_whole::<DaemonSet>(&cleanup(&place(), &spec));
+        is_whole::<DaemonSet>(&cleanup(&place(), &spec, true));
         is_whole::<DaemonSet>(&plugin(&place(), &spec));
         is_whole::<ConfigMap>(&config_map(&place(), "{}"));
         is_whole::<ConfigMap>(&memory(&place(), &BTreeMap::from([("a".to_owned(), "b".to_owned())])));

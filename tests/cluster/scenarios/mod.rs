@@ -2,6 +2,7 @@
 
 pub(crate) mod books;
 pub(crate) mod cdi;
+pub(crate) mod chain;
 pub(crate) mod chart;
 pub(crate) mod discovery;
 pub(crate) mod drop_in;

@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::api_server::ADMIN;
+use crate::api_server::{ADMIN, HOOKS};
 use crate::kit::{CLEANUP, DEPLOY_DRIVER, DEPLOY_PLUGIN, DRIVER, HPRE, PLUGIN, PRESENT, eventually};
 use crate::world::World;
 
@@ -15,7 +15,7 @@ pub(crate) fn a_deleted_policy_leaves_nothing(world: &World) {
     world.wait_for_sets();
     world.wait_for_label("opted-out", DEPLOY_DRIVER, Some("true"));
     world.wait_for_event("opted-out", "OptOutHonoured");
-    let mut hook = world.operator_command(ADMIN, world.server.port);
+    let mut hook = world.operator_command(HOOKS, world.server.port);
     let mut hook = hook.args(["policy", "delete", "--timeout=15"]).spawn().unwrap();
     // First the plugin, then the driver, which is cleaned up while the nodes still are known.
     eventually("the driver is being removed from the nodes", || world.set(CLEANUP).map(drop));
@@ -25,7 +25,7 @@ pub(crate) fn a_deleted_policy_leaves_nothing(world: &World) {
     world.wait_for_condition("Ready", "False", "Deleting");
     assert!(hook.try_wait().unwrap().is_none(), "the hook waits");
     world.run_set(CLEANUP, 2, 1);
-    world.run_set(CLEANUP, 2, 2);
+    world.run_cleanup(2);
     world.wait_for_nothing();
     assert!(hook.wait().unwrap().success());
     // What the user wrote is the user's.
@@ -37,16 +37,25 @@ pub(crate) fn a_driver_that_is_not_wanted_any_more_is_removed_from_the_nodes(wor
     world.create_node("engine", &[(HPRE, "true")]);
     world.create_policy(json!({"driver": {"enabledCleanup": true}}));
     world.wait_for_sets();
+    world.create_driver_pod("driver-1", "engine");
+    world.run_set(DRIVER, 1, 1);
+    world.wait_for_condition("DriverReady", "True", "Reconciled");
     world.edit(json!({"driver": {"enabled": false}}));
     eventually("the driver is being removed from the nodes", || world.set(CLEANUP).map(drop));
     eventually("the driver's DaemonSet has gone for that", || world.set(DRIVER).is_none().then_some(()));
+    // Its pods have not; two at the same node would work against each other.
+    let is_held = || world.pod_of(CLEANUP).unwrap().to_string().contains("cleanup-held");
+    assert!(is_held());
+    world.run_set(CLEANUP, 0, 0);
     // An operator that comes later goes on with it.
     assert!(operator.stop());
     let _operator = world.operator(&[]);
     world.wait_for_condition("DriverReady", "False", "Deleting");
     assert_eq!(world.label("engine", DEPLOY_DRIVER).as_deref(), Some("true"));
-    world.run_set(CLEANUP, 1, 1);
-    eventually("it is done", || world.set(CLEANUP).is_none().then_some(()));
+    assert!(is_held());
+    world.delete_pod("driver-1");
+    eventually("it may begin", || (!is_held()).then_some(()));
+    world.run_cleanup(1);
     world.wait_for_label("engine", DEPLOY_DRIVER, None);
     assert_eq!(world.label("engine", DEPLOY_PLUGIN).as_deref(), Some("true"));
     world.wait_for_condition("DriverReady", "False", "Disabled");
@@ -91,4 +100,19 @@ pub(crate) fn without_the_operator_one_command_removes_its_traces(world: &World)
     let release =
         world.operator_command(ADMIN, world.server.port).args(["policy", "release"]).status().unwrap();
     assert!(release.success());
+}
+
+pub(crate) fn the_definition_goes_and_comes_with_the_hooks(world: &World) {
+    world.create_policy(json!({}));
+    world.hook(&["crds", "delete"]);
+    eventually("the definition is gone", || world.try_policy("any", &json!({}), true).err());
+    // The hook of an uninstall finds nothing to wait for.
+    world.hook(&["policy", "delete", "--timeout=5"]);
+    let operator = world.operator(&["--http-addr=127.0.0.1:0"]);
+    eventually("the operator says what it misses", || {
+        operator.log().contains("cannot watch policies").then_some(())
+    });
+    world.hook(&["crds", "apply"]);
+    world.create_policy(json!({}));
+    world.wait_for_sets();
 }

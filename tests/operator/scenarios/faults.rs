@@ -27,8 +27,8 @@ pub(crate) fn an_operator_that_is_killed_at_any_time_goes_on(world: &World) {
         operator.signal(Signal::SIGKILL);
         assert!(!operator.wait(Duration::from_secs(5)));
     };
-    for step in 0..12 {
-        die_after(60 + step * 15);
+    for step in 0..8 {
+        die_after(60 + step * 25);
     }
     let operator = world.operator(&[]);
     world.wait_for_sets();
@@ -37,12 +37,12 @@ pub(crate) fn an_operator_that_is_killed_at_any_time_goes_on(world: &World) {
     }
     assert!(operator.stop());
     world.delete_policy();
-    for step in 0..8 {
-        die_after(60 + step * 15);
+    for step in 0..5 {
+        die_after(60 + step * 25);
     }
     let operator = world.operator(&[]);
     eventually("the driver is being removed from the nodes", || world.set(CLEANUP).map(drop));
-    world.run_set(CLEANUP, 20, 20);
+    world.run_cleanup(20);
     world.wait_for_nothing();
     assert!(operator.stop());
 }

@@ -10,7 +10,7 @@ use crate::world::World;
 type Right = (String, String, String);
 
 fn granted() -> BTreeSet<Right> {
-    let rules = rbac::cluster_rules().into_iter().chain(rbac::namespace_rules());
+    let rules = rbac::cluster_rules().into_iter().chain(rbac::namespace_rules()).chain(rbac::hook_rules());
     let mut rights = BTreeSet::new();
     for rule in rules {
         for group in rule.api_groups.iter().flatten() {
