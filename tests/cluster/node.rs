@@ -97,8 +97,7 @@ impl Node {
         let output = Command::new("sh")
             .arg(root().join("tests/cluster/up.sh"))
             .args([&kit.programs, &kit.images, &kit.pcidp])
-            // The root of a virtual machine is one that a process cannot leave.
-            .envs([("CGROUP", ""), ("NO_PIVOT_ROOT", "true"), ("LIMIT", &limit().to_string())])
+            .envs([("CGROUP", ""), ("LIMIT", &limit().to_string())])
             .stdin(Stdio::null())
             .output()
             .map_err(harness("cannot start up.sh"))?;

@@ -85,7 +85,6 @@ conf_dir = "$R/cni/conf"
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "$here/runc.sh"
-NoPivotRoot = ${NO_PIVOT_ROOT:-false}
 K
 start containerd containerd -c $R/containerd.toml
 

@@ -21,7 +21,10 @@ impl Program {
             );
             None
         };
-        let directory = tempfile::tempdir().unwrap();
+        let directory = match tempfile::tempdir() {
+            Ok(directory) => directory,
+            Err(error) => return skip(&error.to_string()),
+        };
         let path = directory.path().join(name);
         let output = Command::new("go")
             .args(["build", "-mod=readonly", "-o"])

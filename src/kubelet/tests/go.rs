@@ -1,6 +1,7 @@
 //! Programs in Go, with the kubelet's own libraries.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tokio::sync::{mpsc, oneshot};

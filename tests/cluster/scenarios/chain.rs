@@ -190,7 +190,7 @@ fn nothing_is_left(node: &Node) -> Outcome {
     same("labels of the node", ours(node, "labels")?, Vec::<String>::new())?;
     same("annotations of the node", ours(node, "annotations")?, Vec::<String>::new())?;
     for resource in [HPRE, SEC] {
-        if node.capacity(resource)? != "" {
+        if !node.capacity(resource)?.is_empty() {
             node.wait_for_capacity(resource, 0)?;
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod chart;
 pub(crate) mod discovery;
 pub(crate) mod drop_in;
 pub(crate) mod engines;
+pub(crate) mod go_plugin;
 pub(crate) mod kubelet;
 pub(crate) mod life;
 pub(crate) mod machine;
