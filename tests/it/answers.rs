@@ -49,7 +49,7 @@ fn default_routes_are_read_with_every_hop_and_others_are_left_out() {
         gateway: Some("192.0.2.1".to_owned()),
         protocol: 3,
         metric: 0,
-        ..multipath.clone()
+        ..multipath
     };
     let routes = Answered(&received("routes-inet")).default_routes().unwrap();
     assert_eq!(routes.len(), 2, "a blackhole leads nowhere: {routes:?}");
