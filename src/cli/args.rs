@@ -125,7 +125,7 @@ pub(super) struct RunArguments {
 }
 
 /// `:9808` means every address of the node, as in Go.
-fn http_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn http_address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
     full.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9808, or :9808".to_owned())
 }

@@ -63,7 +63,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match parsed.command.unwrap_or(Command::Run(parsed.run)) {
         Command::Run(arguments) => {
             drop(out);
-            return end(run::run(&arguments, &ignored));
+            return end("pcidp", run::run(&arguments, &ignored));
         }
         Command::Check(arguments) => check::check(&arguments, &mut out),
         Command::Devices(arguments) => devices::devices(&arguments, &mut out),
@@ -73,15 +73,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments, &mut out),
         Command::Generate(what) => generate::generate(&what, &mut out),
     };
-    end(outcome.and_then(|()| Ok(out.flush()?)))
+    end("pcidp", outcome.and_then(|()| Ok(out.flush()?)))
 }
 
-fn end(outcome: Outcome) -> ExitCode {
+fn end(program: &str, outcome: Outcome) -> ExitCode {
     let (text, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         // `pcidp devices | head` is no failure.
         Err(Failure::Failed(error)) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
-        Err(Failure::Failed(error)) => (format!("pcidp: {error:#}"), 1),
+        Err(Failure::Failed(error)) => (format!("{program}: {error:#}"), 1),
         Err(Failure::Input(text)) => (text, 2),
     };
     let _ = writeln!(io::stderr(), "{}", text.trim_end());

@@ -17,7 +17,7 @@ pub use device::{
     Vdpa, VdpaType, Vfio,
 };
 pub use handout::{DeviceInfoFile, DeviceNode, Handout, Mount};
-pub use hash::stable_hash;
+pub use hash::{stable_hash, stable_hash_on};
 pub use health::Health;
 pub use hex_id::{ClassPattern, HexId, ParseHexError, PciClass};
 pub use inventory::{Inventory, Note};

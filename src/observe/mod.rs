@@ -7,10 +7,12 @@ mod metrics;
 pub mod page;
 mod report;
 mod server;
+pub mod web;
 
 pub use ask::{Asker, Question};
 pub use metrics::{ALLOCATED, Metrics, Reload};
 pub use report::{
     ConfigReport, DeviceReport, HolderReport, NoteReport, PoolReport, RefusedReport, Report, ScanReport,
 };
-pub use server::{Site, serve_address, serve_socket};
+pub use server::Site;
+pub use web::{serve_address, serve_socket};

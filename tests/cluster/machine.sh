@@ -18,8 +18,14 @@ if [ "${INSIDE:-}" != 1 ]; then
   mount -t tmpfs none /mnt/whole/run
   mkdir /mnt/whole/run/lock
   cp /bin/open-vfio /mnt/whole/run/
-  mount --make-rshared /
-  INSIDE=1 exec chroot /mnt/whole /bin/sh "$1/tests/cluster/machine.sh" "$@"
+  # The root of a machine in memory cannot be left, and who joins the namespace of a container that was only moved to another
+  # directory finds himself outside of it. In a namespace of its own, this computer's root is put over the machine's.
+  export INSIDE=1
+  exec unshare -m sh -c '
+    mount --make-rprivate /
+    cd /mnt/whole
+    mount --move . /
+    exec chroot . /bin/sh "$1/tests/cluster/machine.sh" "$@"' sh "$@"
 fi
 
 shift

@@ -8,6 +8,8 @@ mod node;
 mod outcome;
 mod plugin;
 mod pods;
+#[path = "../go/program.rs"]
+mod program;
 mod scenarios;
 
 use std::env;
@@ -59,6 +61,7 @@ const SUITE: &[Host] = &[
             life::a_device_that_vanishes_under_a_pod_is_offered_no_more_until_it_is_back,
             life::a_pool_shrinks_to_nothing_and_comes_back_and_the_node_agrees,
             kubelet::a_killed_kubelet_finds_its_devices_again_and_gives_none_twice,
+            go_plugin::from_the_go_plugin_to_ours_and_back_no_device_is_lost_or_given_twice,
             life::a_config_that_is_edited_is_followed_and_a_bad_edit_changes_nothing_and_is_seen,
         ],
     },
@@ -93,6 +96,8 @@ const SUITE: &[Host] = &[
         scenarios: scenarios![
             engines::two_pods_see_one_engine_each_and_never_the_other_s,
             discovery::node_feature_discovery_labels_a_node_that_has_engines,
+            chain::from_helm_to_an_engine_in_a_pod_and_back,
+            chain::after_an_uninstall_without_hooks_one_command_releases_the_policy,
         ],
     },
     Host {

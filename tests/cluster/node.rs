@@ -97,8 +97,7 @@ impl Node {
         let output = Command::new("sh")
             .arg(root().join("tests/cluster/up.sh"))
             .args([&kit.programs, &kit.images, &kit.pcidp])
-            // The root of a virtual machine is one that a process cannot leave.
-            .envs([("CGROUP", ""), ("NO_PIVOT_ROOT", "true"), ("LIMIT", &limit().to_string())])
+            .envs([("CGROUP", ""), ("LIMIT", &limit().to_string())])
             .stdin(Stdio::null())
             .output()
             .map_err(harness("cannot start up.sh"))?;
@@ -257,8 +256,11 @@ impl Node {
             "PCIDEVICE",
             ".sock",
         ];
-        let lines: Vec<&str> =
-            log.lines().filter(|line| about.iter().any(|word| line.contains(word))).collect();
+        // What it says of our pod is in the events.
+        let is_about_us = |line: &&str| {
+            about.iter().any(|word| line.contains(word)) && !line.contains("kube-sriov-device-plugin")
+        };
+        let lines: Vec<&str> = log.lines().filter(is_about_us).collect();
         // The kubelet prints whole objects.
         let shortened =
             lines.iter().rev().take(40).rev().map(|line| line.chars().take(400).collect::<String>());

@@ -1,5 +1,6 @@
 //! The plugin on a node: as the pod of a DaemonSet, from our image.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -52,16 +53,25 @@ pub(crate) fn serve_as_shipped(node: &Node) -> Outcome {
 
 /// Runs the shipped DaemonSet with a config of one's own.
 pub(crate) fn serve_config(node: &Node, config: &Value) -> Outcome {
+    serve(node, &with_config(config)?)
+}
+
+/// The shipped DaemonSet with a config of one's own.
+fn with_config(config: &Value) -> Outcome<String> {
     let config = config_map("sriovdp-config", "config.json", config);
-    serve(node, &format!("{config}\n---\n{}", file("deployments/sriovdp-daemonset.yaml")?))
+    Ok(format!("{config}\n---\n{}", file("deployments/sriovdp-daemonset.yaml")?))
 }
 
 /// Runs it on the host `eight-vfs`: four devices of `intel.com/vf_net`, and four of `intel.com/vf_vfio`.
 pub(crate) fn serve_eight_vfs(node: &Node) -> Outcome {
-    let pool = |name: &str, driver: &str| json!({"resourceName": name, "selectors": {"drivers": [driver]}});
-    serve_config(node, &json!({"resourceList": [pool("vf_net", "iavf"), pool("vf_vfio", "vfio-pci")]}))?;
+    serve(node, &for_eight_vfs()?)?;
     node.wait_for_capacity("intel.com/vf_net", 4)?;
     node.wait_for_capacity("intel.com/vf_vfio", 4)
+}
+
+pub(crate) fn for_eight_vfs() -> Outcome<String> {
+    let pool = |name: &str, driver: &str| json!({"resourceName": name, "selectors": {"drivers": [driver]}});
+    with_config(&json!({"resourceList": [pool("vf_net", "iavf"), pool("vf_vfio", "vfio-pci")]}))
 }
 
 /// A config in a ConfigMap.
@@ -99,6 +109,24 @@ pub(crate) fn remove(node: &Node) -> Outcome {
         node.wait_for_capacity(&resource, 0)?;
     }
     Ok(())
+}
+
+/// Every number of allocatable devices that the API server tells of, from here on.
+pub(crate) struct Watch<'a>(&'a Node);
+
+impl<'a> Watch<'a> {
+    pub(crate) fn begin(node: &'a Node, resource: &str) -> Outcome<Self> {
+        let path = format!("{{.status.allocatable.{}}}", resource.replace('.', "\\."));
+        node.shell(&format!(
+            "kubectl get node node1 --watch -o 'jsonpath={path}{{\"\\n\"}}' > /run/tmp/seen 2>&1 < /dev/null & echo $! > /run/tmp/watch"
+        ))?;
+        Ok(Self(node))
+    }
+
+    pub(crate) fn end(self) -> Outcome<BTreeSet<String>> {
+        self.0.shell("kill $(cat /run/tmp/watch)")?;
+        Ok(self.0.shell("cat /run/tmp/seen")?.lines().map(str::to_owned).collect())
+    }
 }
 
 /// The resources of the node that are no part of Kubernetes.

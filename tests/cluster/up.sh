@@ -59,7 +59,7 @@ ln -sf host-device cni/bin/sriov
 # Not a list of plugins: of those, Multus 4.2 remembers nothing but the types until the pod ends, and removes nothing.
 cat > cni/conf/10-bridge.conf <<K
 {"cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": "pods0", "isGateway": true,
- "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "dataDir": "$R/cni/ipam"}}
+ "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "10.96.0.0/24"}], "dataDir": "$R/cni/ipam"}}
 K
 cat > cni/conf/00-multus.conf <<K
 {"cniVersion": "0.3.1", "name": "multus", "type": "multus", "kubeconfig": "$R/kubeconfig", "confDir": "$R/cni/conf",
@@ -85,7 +85,6 @@ conf_dir = "$R/cni/conf"
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "$here/runc.sh"
-NoPivotRoot = ${NO_PIVOT_ROOT:-false}
 K
 start containerd containerd -c $R/containerd.toml
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::machine::{config, make_node, regroup, remove_node, unplug};
 use crate::node::{Node, host};
+use crate::program::Program;
 
 const BOTH: Option<CdiMode> = Some(CdiMode { field: true, annotations: true });
 const POOLS: &str = r#"{"resourceList":[
@@ -339,6 +340,7 @@ fn check_spec(spec: &Value) {
 // CDI-03
 #[tokio::test]
 async fn specs_of_every_kind_of_device_keep_to_the_published_schema() {
+    let reader = Program::build("cdi");
     let two_socket = host("two-socket");
     make_node(&two_socket, "/dev/infiniband/rdma_cm");
     make_node(&two_socket, "/dev/vhost-net");
@@ -360,6 +362,28 @@ async fn specs_of_every_kind_of_device_keep_to_the_published_schema() {
         let names = specs(&node);
         assert_eq!(names.len(), 1, "{pool}");
         check_spec(&spec(&node, &names[0]));
+        if let Some(reader) = &reader {
+            let read = reader.command().arg(node.directory().join("cdi")).output().unwrap();
+            let (devices, complaint) =
+                (String::from_utf8_lossy(&read.stdout), String::from_utf8_lossy(&read.stderr));
+            assert!(read.status.success(), "{pool}: {complaint}");
+            let devices: Vec<(&str, usize)> = devices
+                .lines()
+                .filter_map(|line| line.split_once(' '))
+                .map(|(name, nodes)| (name, nodes.parse().unwrap()))
+                .collect();
+            let ours = spec(&node, &names[0]);
+            let expected = ours["devices"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|device| device["containerEdits"]["deviceNodes"].as_array().unwrap().len());
+            assert_eq!(
+                devices.iter().map(|device| device.1).sum::<usize>(),
+                expected.sum::<usize>(),
+                "{devices:?}"
+            );
+        }
         node.stop().await;
     }
 }

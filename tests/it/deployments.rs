@@ -28,11 +28,11 @@ const EXAMPLES: [(&str, &[&str]); 11] = [
     ("vdpa", &["soft-0-vdpa-rdma-virtual"]),
 ];
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: impl AsRef<Path>) -> String {
+pub(super) fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -57,7 +57,7 @@ fn files(directory: &str, extensions: &[&str]) -> Vec<PathBuf> {
 }
 
 /// The documents of a YAML text.
-fn yaml(text: &str) -> Vec<Value> {
+pub(super) fn yaml(text: &str) -> Vec<Value> {
     let documents = Yaml::load_from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     documents.iter().map(value).filter(|document| !document.is_null()).collect()
 }
@@ -80,7 +80,7 @@ fn value(node: &Yaml) -> Value {
     }
 }
 
-fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+pub(super) fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
     documents.iter().find(|document| document["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
 }
 
@@ -318,7 +318,7 @@ fn the_kae_example_configures_the_engine_as_documented_and_mounts_it_where_opens
 }
 
 /// Every key of the values has its property in the schema, and every property its value.
-fn same_keys(values: &Value, schema: &Value, path: &str) {
+pub(super) fn same_keys(values: &Value, schema: &Value, path: &str) {
     let Some(properties) = schema["properties"].as_object() else {
         return;
     };
@@ -348,7 +348,7 @@ fn the_chart_s_schema_and_values_name_the_same_things() {
 }
 
 /// A tool that not every machine has: `$HELM`, on the path, or where the cluster suite keeps its own.
-fn tool(name: &str) -> Option<PathBuf> {
+pub(super) fn tool(name: &str) -> Option<PathBuf> {
     let named = std::env::var_os(name.to_uppercase()).map(PathBuf::from);
     let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .map(|directory| directory.join(name))
@@ -369,7 +369,7 @@ fn tool(name: &str) -> Option<PathBuf> {
 }
 
 /// A helm that was built from its module takes an old version for granted where no cluster answers.
-const KUBERNETES: &str = "--kube-version=1.34.0";
+pub(super) const KUBERNETES: &str = "--kube-version=1.34.0";
 
 fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let output = Command::new(helm)

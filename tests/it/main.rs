@@ -10,6 +10,8 @@ mod config;
 mod deployments;
 mod devlink;
 mod discovery;
+#[cfg(feature = "operator")]
+mod driver;
 mod events;
 mod house;
 mod kae;
@@ -24,9 +26,15 @@ mod node;
 mod observe;
 mod observed;
 mod offer;
+#[cfg(feature = "operator")]
+mod operator_chart;
+#[cfg(feature = "operator")]
+mod operator_image;
 mod page;
 mod peer;
 mod prefer;
+#[path = "../go/program.rs"]
+mod program;
 mod properties;
 mod readme;
 mod runtime;

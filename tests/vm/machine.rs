@@ -21,6 +21,8 @@ pub(crate) const VIRTIO: &str = "0000:02:00.0";
 pub(crate) const SHARED: [&str; 2] = ["0000:04:01.0", "0000:04:02.0"];
 
 const FUNCTIONS: &str = "/sys/bus/pci/devices";
+/// QEMU's own monitor.
+const MONITOR: &str = "/dev/ttyS1";
 /// The program that is tested.
 const PCIDP: &str = "/run/pcidp";
 /// A slow computer emulates a slower one.
@@ -50,6 +52,7 @@ impl Machine {
     /// As after the boot: no VFs, own drivers, links down, no routes, no interfaces that somebody made.
     pub(crate) fn fresh() -> Result<Self, Trouble> {
         let machine = Self(());
+        machine.plug_in()?;
         for line in fs::read_to_string("/proc/mounts").unwrap_or_default().lines() {
             if let Some(place) = line.split(' ').nth(1).filter(|place| place.starts_with("/sys/devices/")) {
                 run("umount", &[place])?;
@@ -170,6 +173,31 @@ impl Machine {
     pub(crate) fn carrier(&self, netdev: &str) -> Outcome {
         let path = PathBuf::from(format!("/sys/class/net/{netdev}/carrier"));
         until(&format!("{netdev} has a carrier"), || read(&path).is_ok_and(|carrier| carrier == "1"))
+    }
+
+    /// Plugs the cable of an adapter in, or pulls it; `network` is its name in [`run`](run). Waits until the adapter sees it.
+    pub(crate) fn cable(&self, address: &str, network: &str, is_in: bool) -> Outcome {
+        // Unasked, a terminal sends back what it gets.
+        self.run("stty", &format!("-F {MONITOR} raw -echo"))?;
+        let set_link = format!(r#"{{"execute":"set_link","arguments":{{"name":"{network}","up":{is_in}}}}}"#);
+        // No text has this byte: the monitor forgets what it has taken for the beginning of one.
+        let mut told = b"\xff\n{\"execute\":\"qmp_capabilities\"}\n".to_vec();
+        told.extend(format!("{set_link}\n").bytes());
+        // What is answered, nobody reads: the adapter tells.
+        fs::write(MONITOR, told).map_err(|error| trouble(Path::new(MONITOR), error))?;
+        let wanted = if is_in { "1" } else { "0" };
+        let path = PathBuf::from(format!("/sys/class/net/{}/carrier", self.netdev(address)?));
+        until(&format!("a carrier of {wanted} at {address}"), || read(&path).is_ok_and(|seen| seen == wanted))
+    }
+
+    /// Takes a function out of the machine, with its virtual functions, as a hot-unplug does.
+    pub(crate) fn unplug(&self, address: &str) -> Outcome {
+        self.write(address, "remove", "1")
+    }
+
+    /// Finds what was unplugged again.
+    pub(crate) fn plug_in(&self) -> Outcome {
+        write("/sys/bus/pci/rescan", "1")
     }
 
     /// `ip WORDS…`.

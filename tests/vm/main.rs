@@ -10,6 +10,7 @@ mod engines;
 mod guest;
 mod harness;
 mod kinds;
+mod live;
 mod machine;
 mod node;
 mod pools;
@@ -56,9 +57,16 @@ use scenario;
 
 /// All scenarios in the order in which they run; the recordings want a machine that nobody has used.
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
-    [recordings::SCENARIOS, pools::SCENARIOS, uplink::SCENARIOS, engines::SCENARIOS, kinds::SCENARIOS]
-        .into_iter()
-        .flatten()
+    [
+        recordings::SCENARIOS,
+        pools::SCENARIOS,
+        uplink::SCENARIOS,
+        engines::SCENARIOS,
+        kinds::SCENARIOS,
+        live::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 impl Scenario {

@@ -76,6 +76,12 @@ impl Node {
         }
     }
 
+    /// How often a resource has been registered, and how many lists the kubelet has been told.
+    pub(crate) fn told(&self, resource: &str) -> (usize, usize) {
+        let resource = self.kubelet.state().resource(&format!("{PREFIX}/{resource}"));
+        (resource.registrations.len(), resource.lists.len())
+    }
+
     /// Which of the available devices a container should get.
     pub(crate) fn preferred(&self, resource: &str, available: &[&str], size: usize) -> Vec<String> {
         let available: Vec<String> = available.iter().map(|&id| id.to_owned()).collect();

@@ -12,12 +12,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario!(NoIommu, a_handed_out_group_opens_without_an_iommu),
     scenario!(Iommu, functions_of_a_drive),
     scenario!(Iommu, a_group_that_a_kernel_driver_holds_a_part_of),
-    scenario!(Iommu, functions_come_and_go),
 ];
 
 /// Everything of the adapters, by its driver.
-const KERNEL: (&str, &str) = ("kernel", r#""selectors": {"vendors": ["8086"], "drivers": ["igbvf"]}"#);
-const VFIO: (&str, &str) = ("vfio", r#""selectors": {"vendors": ["8086"], "drivers": ["vfio-pci"]}"#);
+pub(crate) const KERNEL: (&str, &str) =
+    ("kernel", r#""selectors": {"vendors": ["8086"], "drivers": ["igbvf"]}"#);
+pub(crate) const VFIO: (&str, &str) =
+    ("vfio", r#""selectors": {"vendors": ["8086"], "drivers": ["vfio-pci"]}"#);
 const UIO: (&str, &str) = ("uio", r#""selectors": {"vendors": ["8086"], "drivers": ["uio_pci_generic"]}"#);
 
 fn virtual_functions_on_three_drivers(machine: &Machine) -> Outcome {
@@ -98,18 +99,6 @@ fn a_group_that_a_kernel_driver_holds_a_part_of(machine: &Machine) -> Outcome {
     node.offers("shared", &[given]);
     let answer = node.allocate("shared", &[given]).unwrap();
     open_vfio(&node_of(&answer, &group(machine, given)?), given);
-    Ok(())
-}
-
-fn functions_come_and_go(machine: &Machine) -> Outcome {
-    let vfs = machine.make_vfs(PF0, 2)?;
-    let node = Node::start(&[KERNEL, VFIO]);
-    node.offers("kernel", &vfs);
-    machine.bind(&vfs[0], "vfio-pci")?;
-    node.offers("kernel", &vfs[1..]);
-    node.offers("vfio", &vfs[..1]);
-    machine.remove_vfs(PF0)?;
-    node.offers("kernel", &[] as &[&str]);
     Ok(())
 }
 

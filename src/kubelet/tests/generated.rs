@@ -7,7 +7,7 @@ use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-use super::go::Program;
+use super::program::Program;
 
 /// Each API's file below `proto/`, its package, and its file below `gen/`.
 const APIS: [(&str, &str, &str); 3] = [

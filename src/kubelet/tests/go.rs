@@ -1,52 +1,14 @@
 //! Programs in Go, with the kubelet's own libraries.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::program::Program;
 use super::shelf::{LIMIT, Served, Shelf, devices, resource, within};
 use crate::kubelet::{OwnSocket, PluginOptions, Registration, register, serve_registry};
-
-/// A program that was built from `tests/go`.
-pub(super) struct Program {
-    _directory: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl Program {
-    /// Nothing, loudly, where there is no Go or the modules cannot be had.
-    pub(super) fn build(name: &str) -> Option<Self> {
-        let skip = |reason: &str| {
-            // Not `eprintln`, which the test harness keeps to itself.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: tests/go/{name} could NOT be built, so nothing was compared with the kubelet's own libraries: {reason}"
-            );
-            None
-        };
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(name);
-        let output = Command::new("go")
-            .args(["build", "-mod=readonly", "-o"])
-            .arg(&path)
-            .arg(format!("./{name}"))
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go"))
-            .env("CGO_ENABLED", "0")
-            .env("GOFLAGS", "")
-            .output();
-        match output {
-            Err(error) => skip(&format!("go cannot be run: {error}")),
-            Ok(output) if !output.status.success() => skip(String::from_utf8_lossy(&output.stderr).trim()),
-            Ok(_) => Some(Self { _directory: directory, path }),
-        }
-    }
-
-    pub(super) fn command(&self) -> Command {
-        Command::new(&self.path)
-    }
-}
 
 /// A program that runs until it is dropped.
 struct Running {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::node::{Node, limit, root};
 use crate::outcome::{Outcome, must, same};
-use crate::plugin;
+use crate::plugin::{self, Watch};
 
 const RESOURCE: &str = "intel.com/intel_sriov_dpdk";
 
@@ -22,10 +22,7 @@ pub(crate) fn ten_upgrades_of_the_chart_in_a_row_never_drop_a_device(node: &Node
     let rolled = || node.kubectl(&format!("-n kube-system rollout status daemonset --timeout={}s", limit()));
     rolled()?;
 
-    let path = format!("{{.status.allocatable.{}}}", RESOURCE.replace('.', "\\."));
-    node.shell(&format!(
-        "kubectl get node node1 --watch -o 'jsonpath={path}{{\"\\n\"}}' > /run/tmp/seen 2>&1 < /dev/null & echo $! > /run/tmp/watch"
-    ))?;
+    let watch = Watch::begin(node, RESOURCE)?;
     for round in 1..=10 {
         let before = node.shell("pidof pcidp")?;
         // A new pod waits for nothing but its own readiness.
@@ -33,8 +30,7 @@ pub(crate) fn ten_upgrades_of_the_chart_in_a_row_never_drop_a_device(node: &Node
         rolled()?;
         must(node.shell("pidof pcidp")? != before, "another process serves now")?;
     }
-    node.shell("kill $(cat /run/tmp/watch)")?;
-    let seen: BTreeSet<String> = node.shell("cat /run/tmp/seen")?.lines().map(str::to_owned).collect();
+    let seen = watch.end()?;
     helm("uninstall pcidp --wait")?;
     same("numbers of devices that the node ever offered", seen, BTreeSet::from(["2".to_owned()]))
 }

@@ -2,10 +2,12 @@
 
 pub(crate) mod books;
 pub(crate) mod cdi;
+pub(crate) mod chain;
 pub(crate) mod chart;
 pub(crate) mod discovery;
 pub(crate) mod drop_in;
 pub(crate) mod engines;
+pub(crate) mod go_plugin;
 pub(crate) mod kubelet;
 pub(crate) mod life;
 pub(crate) mod machine;
