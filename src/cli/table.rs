@@ -16,9 +16,17 @@ pub(super) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) 
     for row in std::iter::once(&header).chain(rows) {
         let cells: Vec<String> =
             row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-        writeln!(out, "{}", shorten(cells.join(GAP).trim_end(), WIDTH))?;
+        let line = visible(cells.join(GAP).trim_end());
+        writeln!(out, "{}", shorten(&line, WIDTH))?;
     }
     Ok(())
+}
+
+/// Text without what moves a terminal's cursor: a pod may name its netdev so, and the name comes back with the netdev
+/// (`dev_valid_name` in <https://github.com/torvalds/linux/blob/master/net/core/dev.c> forbids white space, `/` and `:`).
+fn visible(text: &str) -> String {
+    let is_odd = |character: char| character.is_control() && character != '\n';
+    text.chars().map(|character| if is_odd(character) { '\u{fffd}' } else { character }).collect()
 }
 
 /// Cuts a text to so many characters.
@@ -32,6 +40,7 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
 
 /// Breaks a text into lines at spaces, each line after the first indented.
 pub(super) fn wrap(text: &str, indent: usize) -> String {
+    let text = visible(text);
     let words = text.trim_start();
     let mut lines = vec![text.split_at(text.len() - words.len()).0.to_owned()];
     let mut fresh = true;
@@ -53,7 +62,7 @@ pub(super) fn wrap(text: &str, indent: usize) -> String {
 /// Breaks a text that has no spaces where the line ends.
 pub(super) fn fold(text: &str, indent: usize) -> String {
     let mut lines = vec![String::new()];
-    for character in text.chars() {
+    for character in visible(text).chars() {
         if lines.last().is_some_and(|line| line.chars().count() == WIDTH) {
             lines.push(" ".repeat(indent));
         }
@@ -76,6 +85,17 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.contains('…'));
+    }
+
+    #[test]
+    fn a_name_that_would_move_the_cursor_is_shown_and_moves_nothing() {
+        let name = "\u{1b}[2Jeth0\r\u{9b}7m";
+        let mut table = Vec::new();
+        write(&mut table, &["NETDEV"], &[vec![name.to_owned()]]).unwrap();
+        for shown in [String::from_utf8(table).unwrap(), wrap(name, 2), fold(name, 2)] {
+            assert!(shown.contains("[2Jeth0"), "{shown}");
+            assert!(!shown.contains(|character: char| character.is_control() && character != '\n'));
+        }
     }
 
     #[test]

@@ -123,20 +123,22 @@ async fn hear(socket: Option<&AsyncFd<Socket>>, judge: impl Fn(&[u8]) -> Option<
     }
 }
 
-/// Judges an event of the kernel: `ACTION@DEVPATH`, then `KEY=VALUE`, each ended by a zero.
+/// Judges an event of the kernel: `ACTION@DEVPATH`, then `KEY=VALUE`, each ended by a zero. Bytes, for the name of a netdev, which
+/// stands in its path, need not be text.
 pub fn uevent(datagram: &[u8]) -> Option<Seen> {
-    let mut fields = datagram.split(|&byte| byte == 0).filter_map(|field| std::str::from_utf8(field).ok());
-    let (action, path) = fields.next()?.split_once('@')?;
-    let subsystem = fields.find_map(|field| field.strip_prefix("SUBSYSTEM="))?;
+    let mut fields = datagram.split(|&byte| byte == 0);
+    let first = fields.next()?;
+    let (action, at_path) = first.split_at(first.iter().position(|&byte| byte == b'@')?);
+    let subsystem = fields.find_map(|field| field.strip_prefix(b"SUBSYSTEM="))?;
     let matters = match subsystem {
-        "pci" | "vfio" | "vfio-dev" | "uacce" | "uio" | "auxiliary" | "virtio" | "vdpa" | "vhost-vdpa"
-        | "misc" | "infiniband" | "infiniband_verbs" | "infiniband_mad" => true,
+        b"pci" | b"vfio" | b"vfio-dev" | b"uacce" | b"uio" | b"auxiliary" | b"virtio" | b"vdpa"
+        | b"vhost-vdpa" | b"misc" | b"infiniband" | b"infiniband_verbs" | b"infiniband_mad" => true,
         // The veths of pods come and go; what has a function of its own below it counts.
-        "net" => !path.starts_with("/devices/virtual/"),
+        b"net" => !at_path.starts_with(b"@/devices/virtual/"),
         // Queues of netdevs come by the hundred.
         _ => false,
     };
-    let seen = if matches!(action, "remove" | "unbind" | "offline") { Seen::Gone } else { Seen::Changed };
+    let seen = if matches!(action, b"remove" | b"unbind" | b"offline") { Seen::Gone } else { Seen::Changed };
     matters.then_some(seen)
 }
 

@@ -59,6 +59,18 @@ fn queues_and_the_interfaces_of_pods_wake_nobody() {
     }
 }
 
+#[test]
+fn an_interface_whose_name_is_no_text_is_heard() {
+    // The kernel takes any bytes but white space, `/` and `:` for a name.
+    let moved =
+        b"move@/devices/pci0000:16/0000:17:00.0/net/\xff\xfe\0ACTION=move\0SUBSYSTEM=net\0INTERFACE=\xff\xfe\0";
+    assert_eq!(uevent(moved), Some(Seen::Changed));
+    let gone = b"remove@/devices/pci0000:16/0000:17:00.0/net/\xff\0ACTION=remove\0SUBSYSTEM=net\0";
+    assert_eq!(uevent(gone), Some(Seen::Gone));
+    // What cannot be read does not make a later field the first one.
+    assert_eq!(uevent(b"\xff\0remove@/devices/x\0SUBSYSTEM=pci\0"), None);
+}
+
 fn datagram(message: RouteNetlinkMessage) -> Vec<u8> {
     let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
     message.finalize();

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod allocate;
+mod answers;
 mod cdi;
 mod chaos;
 mod cli;
@@ -15,6 +16,7 @@ mod events;
 mod house;
 mod kae;
 mod kinds;
+mod least_privilege;
 mod life;
 mod live;
 mod logs;

@@ -10,7 +10,7 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
 
 use super::EswitchMode;
-use super::exchange::{Ask, exchange};
+use super::exchange::{Ask, exchange, read_datagram};
 
 /// `GENL_ID_CTRL`, its `CTRL_CMD_GETFAMILY`, and two of its attributes
 /// (<https://github.com/torvalds/linux/blob/master/include/uapi/linux/genetlink.h>).
@@ -40,25 +40,31 @@ const INFO_VERSION_VALUE: u16 = 104;
 
 /// `devlink dev info`. What runs wins over what is stored or fixed. Nothing where the device has no devlink.
 pub(super) fn versions(device: &str) -> io::Result<BTreeMap<String, String>> {
-    let answer = ask(device, INFO_GET, &[])?;
+    Ok(versions_in(&ask(device, INFO_GET, &[])?))
+}
+
+pub(super) fn versions_in(answer: &[u8]) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for kind in [INFO_VERSION_FIXED, INFO_VERSION_STORED, INFO_VERSION_RUNNING] {
-        for (_, version) in attributes(&answer).filter(|(found, _)| *found == kind) {
+        for (_, version) in attributes(answer).filter(|(found, _)| *found == kind) {
             let part = |wanted| find(version, wanted).map(text);
             versions.extend(part(INFO_VERSION_NAME).zip(part(INFO_VERSION_VALUE)));
         }
     }
-    Ok(versions)
+    versions
 }
 
 /// `devlink dev eswitch show`; the kernel asks for CAP_NET_ADMIN.
 pub(super) fn eswitch_mode(device: &str) -> io::Result<Option<EswitchMode>> {
-    let answer = ask(device, ESWITCH_GET, &[])?;
-    Ok(match find(&answer, ESWITCH_MODE).and_then(|mode| mode.first()) {
+    Ok(eswitch_mode_in(&ask(device, ESWITCH_GET, &[])?))
+}
+
+pub(super) fn eswitch_mode_in(answer: &[u8]) -> Option<EswitchMode> {
+    match find(answer, ESWITCH_MODE).and_then(|mode| mode.first()) {
         Some(0) => Some(EswitchMode::Legacy),
         Some(1) => Some(EswitchMode::Switchdev),
         _ => None,
-    })
+    }
 }
 
 /// `devlink dev param show … name enable_rdma`. A flag is true by being there, so one with a value list and without data
@@ -70,7 +76,7 @@ pub(super) fn enables_rdma(device: &str) -> io::Result<Option<bool>> {
 
 /// The value of a parameter that is a flag
 /// (`devlink_nl_param_value_fill_one` in <https://github.com/torvalds/linux/blob/master/net/devlink/param.c>).
-fn flag(answer: &[u8]) -> Option<bool> {
+pub(super) fn flag(answer: &[u8]) -> Option<bool> {
     let value = find(find(find(answer, PARAM)?, PARAM_VALUES)?, PARAM_VALUE)?;
     Some(find(value, PARAM_VALUE_DATA).is_some())
 }
@@ -85,7 +91,19 @@ fn ask(device: &str, command: u8, more: &[(u16, &str)]) -> io::Result<Vec<u8>> {
         question.push(*kind, value);
     }
     let answers = silence(exchange(NETLINK_GENERIC, Ask::One, question))?;
-    Ok(answers.into_iter().flatten().next().map(|message| message.attributes).unwrap_or_default())
+    Ok(said(answers.unwrap_or_default()))
+}
+
+/// What the first answer says of a device.
+fn said(answers: Vec<Message>) -> Vec<u8> {
+    answers.into_iter().next().map(|message| message.attributes).unwrap_or_default()
+}
+
+/// The same, of bytes as the kernel sent them.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut answers = Vec::new();
+    read_datagram(bytes, &mut answers)?;
+    Ok(said(answers))
 }
 
 fn family(name: &str) -> io::Result<u16> {

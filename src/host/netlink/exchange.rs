@@ -43,7 +43,10 @@ where
 }
 
 /// Reads the messages of one datagram; true once the kernel is done.
-fn read_datagram<T: NetlinkDeserializable>(datagram: &[u8], answers: &mut Vec<T>) -> io::Result<bool> {
+pub(super) fn read_datagram<T: NetlinkDeserializable>(
+    datagram: &[u8],
+    answers: &mut Vec<T>,
+) -> io::Result<bool> {
     let bad = |cause: String| io::Error::new(io::ErrorKind::InvalidData, cause);
     let mut rest = datagram;
     while !rest.is_empty() {

@@ -18,12 +18,7 @@ pub struct KernelNetlink;
 
 impl Netlink for KernelNetlink {
     fn links(&self) -> io::Result<Vec<Link>> {
-        let answers = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        let link = |message| match message {
-            RouteNetlinkMessage::NewLink(link) => Some(read_link(&link)),
-            _ => None,
-        };
-        Ok(answers.into_iter().filter_map(link).collect())
+        Ok(links_in(&dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?))
     }
 
     fn default_routes(&self) -> io::Result<Vec<Route>> {
@@ -33,11 +28,7 @@ impl Netlink for KernelNetlink {
         {
             let mut question = RouteMessage::default();
             question.header.address_family = address_family;
-            for answer in dump(RouteNetlinkMessage::GetRoute(question))? {
-                if let RouteNetlinkMessage::NewRoute(message) = answer {
-                    routes.extend(read_default(family, &message));
-                }
-            }
+            routes.extend(default_routes_in(family, &dump(RouteNetlinkMessage::GetRoute(question))?));
         }
         Ok(routes)
     }
@@ -58,6 +49,22 @@ impl Netlink for KernelNetlink {
 /// Asks for a whole table.
 fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     exchange(NETLINK_ROUTE, Ask::Dump, question)
+}
+
+pub(super) fn links_in(answers: &[RouteNetlinkMessage]) -> Vec<Link> {
+    let link = |message: &RouteNetlinkMessage| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(read_link(link)),
+        _ => None,
+    };
+    answers.iter().filter_map(link).collect()
+}
+
+pub(super) fn default_routes_in(family: Family, answers: &[RouteNetlinkMessage]) -> Vec<Route> {
+    let route = |message: &RouteNetlinkMessage| match message {
+        RouteNetlinkMessage::NewRoute(route) => read_default(family, route),
+        _ => None,
+    };
+    answers.iter().filter_map(route).collect()
 }
 
 fn read_link(message: &LinkMessage) -> Link {

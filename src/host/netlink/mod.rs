@@ -1,5 +1,6 @@
 //! What a directory cannot hold: links, routes and devlink, as the kernel's netlink tells them.
 
+mod answered;
 mod devlink;
 mod exchange;
 mod kernel;
@@ -7,9 +8,11 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::io;
 
+pub use answered::Answered;
 pub use kernel::KernelNetlink;
 
-/// Answers of the kernel that are not in a file system. There are two sources: the kernel, and a recording.
+/// Answers of the kernel that are not in a file system. There are two sources: the kernel, and a recording. (What
+/// was kept of a kernel's answers, byte by byte, is read by [`Answered`].)
 pub trait Netlink: Send + Sync {
     /// All network interfaces (`RTM_GETLINK`).
     ///
