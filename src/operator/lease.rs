@@ -43,8 +43,8 @@ impl Lease {
         self.duration / 6
     }
 
-    /// Waits until this replica holds it.
-    pub async fn acquire(&self) {
+    /// Waits until this replica holds it; `standing_by` is called whenever another one is seen to hold it.
+    pub async fn acquire(&self, standing_by: impl Fn()) {
         let mut seen: Option<(Option<String>, Instant)> = None;
         let mut told = None;
         loop {
@@ -65,9 +65,12 @@ impl Lease {
                                 tracing::warn!(%error, "cannot take the lease; will be tried again");
                             }
                         }
-                    } else if told.as_ref() != holder {
-                        told = holder.cloned();
-                        tracing::info!(holder = told, "another replica acts; standing by");
+                    } else {
+                        standing_by();
+                        if told.as_ref() != holder {
+                            told = holder.cloned();
+                            tracing::info!(holder = told, "another replica acts; standing by");
+                        }
                     }
                 }
                 Err(error) => tracing::warn!(%error, "cannot see the lease; will be tried again"),

@@ -36,10 +36,9 @@ pub async fn run(
     let mut shutdown = std::pin::pin!(shutdown);
     let lease = options.lease.map(|duration| Lease::new(&cluster, options.instance.clone(), duration));
     if let Some(lease) = &lease {
-        // A replica that stands by is as it should be.
-        metrics.ready();
         tokio::select! {
-            () = lease.acquire() => {}
+            // A replica that stands by is as it should be.
+            () = lease.acquire(|| metrics.ready()) => {}
             () = &mut shutdown => return Ok(()),
         }
     }

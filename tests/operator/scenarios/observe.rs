@@ -19,16 +19,18 @@ fn get(address: &str, path: &str) -> Option<(u16, String)> {
 }
 
 pub(crate) fn health_and_metrics_are_served(world: &World) {
-    // A port that nobody answers on: nothing can be looked at.
-    let lost = world.operator_at(1, &["--http-addr=127.0.0.1:0"]);
     let address_of = |log: String| {
         let line = log.lines().find(|line| line.contains("pages and metrics"))?.to_owned();
         Some(line.split_once("address=")?.1.trim().to_owned())
     };
-    let address = eventually("it listens", || address_of(lost.log()));
-    assert_eq!(get(&address, "/healthz").unwrap().0, 200);
-    assert_eq!(get(&address, "/readyz").unwrap().0, 503);
-    assert!(lost.stop());
+    // A port that nobody answers on: nothing can be looked at, and nobody stands by.
+    for arguments in [&["--http-addr=127.0.0.1:0"][..], &["--http-addr=127.0.0.1:0", "--leader-election"]] {
+        let lost = world.operator_at(1, arguments);
+        let address = eventually("it listens", || address_of(lost.log()));
+        assert_eq!(get(&address, "/healthz").unwrap().0, 200);
+        assert_eq!(get(&address, "/readyz").unwrap().0, 503, "{arguments:?}");
+        assert!(lost.stop());
+    }
 
     let operator = world.operator(&["--http-addr=127.0.0.1:0"]);
     let address = eventually("it listens", || address_of(operator.log()));
