@@ -25,13 +25,14 @@ use futures_util::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Resource as _;
+use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use thiserror::Error;
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore, watch as channel};
 
 use super::cluster::{self, Cluster};
 use super::crd::KaePolicy;
@@ -76,6 +77,8 @@ pub(super) struct Context {
     memory: Mutex<nodes::Memory>,
     /// Look again, though nothing that is watched has changed.
     again: Arc<Notify>,
+    /// Everything that is watched was listed once.
+    listed: channel::Sender<bool>,
     /// Each pass has one; who has all of them knows that there is no pass.
     places: Semaphore,
 }
@@ -103,11 +106,21 @@ impl Context {
         node.metadata.uid.clone()
     }
 
-    async fn wait_until_ready(&self) -> bool {
-        self.nodes.wait_until_ready().await.is_ok()
+    /// To be called once: a store wakes the last of those who wait for it, and nobody else. For the same reason nobody but the
+    /// controller waits for that of policies.
+    async fn wait_for_lists(&self) {
+        let all = self.nodes.wait_until_ready().await.is_ok()
             && self.daemon_sets.wait_until_ready().await.is_ok()
             && self.config_maps.wait_until_ready().await.is_ok()
-            && self.driver_pods.wait_until_ready().await
+            && self.driver_pods.wait_until_ready().await;
+        self.listed.send_replace(all);
+        let one = ListParams::default().limit(1);
+        while cluster::ask("list", "KAEPolicies", self.cluster.policies().list(&one)).await.is_err() {
+            // The controller says why.
+            tokio::time::sleep(watch::LONGEST).await;
+        }
+        // Without a policy there is nothing to do, and all is well.
+        self.metrics.ready();
     }
 }
 
@@ -161,17 +174,12 @@ pub(super) async fn run(
         options,
         metrics,
         again,
+        listed: channel::Sender::new(false),
         places: Semaphore::new(PLACES as usize),
     });
     let controller = Controller::new(cluster.policies(), watcher::Config::default());
-    let policies = controller.store();
     let known = Arc::clone(&context);
-    // Without a policy there is nothing to do, and all is well.
-    let ready = tokio::spawn(async move {
-        if known.wait_until_ready().await && policies.wait_until_ready().await.is_ok() {
-            known.metrics.ready();
-        }
-    });
+    let ready = tokio::spawn(async move { known.wait_for_lists().await });
     let stopped = Arc::clone(&context);
     let work = controller
         .trigger_backoff(watch::Patience::default())
@@ -201,7 +209,8 @@ pub(super) async fn run(
 }
 
 async fn reconcile(policy: Arc<KaePolicy>, context: Arc<Context>) -> Result<Action, PassError> {
-    if !context.wait_until_ready().await {
+    let mut listed = context.listed.subscribe();
+    if listed.wait_for(|listed| *listed).await.is_err() {
         return Ok(Action::requeue(SOON));
     }
     let Ok(_place) = context.places.acquire().await else { return Ok(Action::await_change()) };

@@ -36,7 +36,7 @@ pub(super) struct Stores {
 pub(super) struct Patience(u32);
 
 const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(5);
+pub(super) const LONGEST: Duration = Duration::from_secs(5);
 
 impl Iterator for Patience {
     type Item = Duration;
