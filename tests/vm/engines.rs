@@ -100,8 +100,10 @@ fn engines_come_back_under_new_numbers(machine: &Machine) -> Outcome {
     let before = engine(machine, PF0)?;
     // Another engine takes the number while it is away.
     machine.unbind(PF0)?;
+    node.offers("hpre", &[] as &[&str]);
     machine.bind(PLAIN, "hisi_zip")?;
     machine.bind(PF0, "hisi_hpre")?;
+    node.offers("hpre", &[PF0]);
     let after = engine(machine, PF0)?;
     assert_ne!(before, after);
     let answer = node.allocate("hpre", &[PF0]).unwrap();
