@@ -1,7 +1,7 @@
 //! HTTP for a few readers: read-only pages on a unix socket or an address.
 //!
 //! Each listener has places of its own, so that a crowd at the address keeps nobody from the socket. A connection carries one
-//! request, and ends after [`LONGEST`] whatever its peer does.
+//! request, and ends after `LONGEST` whatever its peer does.
 
 use std::convert::Infallible;
 use std::io;

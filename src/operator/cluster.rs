@@ -89,7 +89,7 @@ fn told(error: &kube::Error) -> String {
 /// Asks, with the time limit.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`enum@Error`] says.
 pub async fn ask<T>(
     verb: &'static str,
     what: impl Into<String>,
@@ -152,7 +152,7 @@ impl Cluster {
 /// Makes the fields of an object ours and as they stand here. Others' fields stay.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`enum@Error`] says.
 pub async fn apply<K>(api: &Api<K>, object: &Value) -> Result<K, Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -166,7 +166,7 @@ where
 /// Deletes an object; its pods follow. Tells whether it was there.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`enum@Error`] says.
 pub async fn delete<K>(api: &Api<K>, kind: &str, name: &str) -> Result<bool, Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
