@@ -13,11 +13,10 @@ use crate::operator::labels::Gate;
 pub fn driver(place: &Place, policy: &KaePolicySpec) -> Value {
     let engines: Vec<Engine> = policy.operator.enabled().collect();
     let driver = &policy.driver;
-    let shared = vec![
+    let mut options = vec![
         format!("--types={}", types(engines.iter().copied())),
         format!("--uacce-mode={}", driver.uacce_mode.as_str()),
     ];
-    let mut options = shared;
     if let Some(queues) = driver.pf_queue_num {
         options.push(format!("--pf-queues={queues}"));
     }
