@@ -14,7 +14,7 @@ use pcidp::host::recording::Recording;
 use tempfile::TempDir;
 
 use crate::host;
-use crate::outcome::{Failure, Outcome, harness};
+use crate::outcome::{Failure, Outcome, harness, must};
 
 /// Every limit is ten times what was seen.
 const BOOT_LIMIT: Duration = Duration::from_secs(100);
@@ -24,6 +24,16 @@ pub(crate) const INSIDE: &str = "PCIDP_CLUSTER_INSIDE";
 /// For what a pod or the node's status needs, in seconds: 6 were seen, and 30 in a virtual machine.
 pub(crate) fn limit() -> u64 {
     if env::var_os(INSIDE).is_some() { 300 } else { 60 }
+}
+
+/// Waits for something that nobody tells of; `kubectl wait` knows objects only.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> Outcome<bool>) -> Outcome {
+    let end = Instant::now() + Duration::from_secs(limit());
+    while !holds()? {
+        must(Instant::now() < end, format!("{what} within {} s", limit()))?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 /// What a node is made from.

@@ -69,8 +69,12 @@ pub(crate) fn serve_eight_vfs(node: &Node) -> Outcome {
     node.wait_for_capacity("intel.com/vf_vfio", 4)
 }
 
+/// A pool of what is on a driver.
+pub(crate) fn pool(name: &str, driver: &str) -> Value {
+    json!({"resourceName": name, "selectors": {"drivers": [driver]}})
+}
+
 pub(crate) fn for_eight_vfs() -> Outcome<String> {
-    let pool = |name: &str, driver: &str| json!({"resourceName": name, "selectors": {"drivers": [driver]}});
     with_config(&json!({"resourceList": [pool("vf_net", "iavf"), pool("vf_vfio", "vfio-pci")]}))
 }
 

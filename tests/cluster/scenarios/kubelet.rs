@@ -1,11 +1,9 @@
 //! A kubelet that dies.
 
 use std::collections::BTreeSet;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::node::{Node, limit};
-use crate::outcome::{Outcome, must, same};
+use crate::node::{Node, until};
+use crate::outcome::{Outcome, same};
 use crate::scenarios::books;
 use crate::{plugin, pods};
 
@@ -24,11 +22,7 @@ pub(crate) fn a_killed_kubelet_finds_its_devices_again_and_gives_none_twice(node
     node.shell(
         "cd /run/cluster; setsid sh kubelet.sh >> log/kubelet.log 2>&1 < /dev/null & echo $! > /run/cluster/pid/kubelet",
     )?;
-    let end = Instant::now() + Duration::from_secs(limit());
-    while books::allocatable(node, RESOURCE).map_or(0, |ids| ids.len()) != 4 {
-        must(Instant::now() < end, format!("the devices are back within {} s", limit()))?;
-        sleep(Duration::from_millis(50));
-    }
+    until("the devices are back", || Ok(books::allocatable(node, RESOURCE).map_or(0, |ids| ids.len()) == 4))?;
     pods::run(node, &pods::pod("after", &[(RESOURCE, 2)]))?;
     same("the container of the first pod", node.get("pod before", container)?, same_container)?;
     let mut given = pods::devices(node, "before", VARIABLE)?;

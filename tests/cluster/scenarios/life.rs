@@ -1,20 +1,16 @@
 //! What changes while pods run: the config, and the machine.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::node::{Node, limit};
+use crate::node::{Node, until};
 use crate::outcome::{Failure, Outcome, must, same};
-use crate::{plugin, pods};
+use crate::plugin::{self, pool};
+use crate::pods;
 
 const RESOURCE: &str = "intel.com/vf_vfio";
 const VARIABLE: &str = "PCIDEVICE_INTEL_COM_VF_VFIO";
-
-fn pool(name: &str, driver: &str) -> Value {
-    json!({"resourceName": name, "selectors": {"drivers": [driver]}})
-}
 
 /// Gives the plugin another text in its ConfigMap, as `kubectl edit` would.
 fn edit(node: &Node, text: &str) -> Outcome {
@@ -28,16 +24,6 @@ fn status(node: &Node) -> Outcome<Value> {
     let text =
         node.kubectl("-n kube-system exec daemonset/kube-sriov-device-plugin -- pcidp status -o json")?;
     serde_json::from_str(&text).map_err(|error| Failure::Product(format!("no JSON: {error}: {text}")))
-}
-
-/// Waits for something that nobody tells of; `kubectl wait` knows objects only.
-fn until(what: &str, mut holds: impl FnMut() -> Outcome<bool>) -> Outcome {
-    let end = Instant::now() + Duration::from_secs(limit());
-    while !holds()? {
-        must(Instant::now() < end, format!("{what} within {} s", limit()))?;
-        sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }
 
 /// Moves functions of the booted host out of the kernel's list, or back. No kernel tells of it, so the plugin is asked to look.
