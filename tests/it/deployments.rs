@@ -371,10 +371,11 @@ pub(super) fn tool(name: &str) -> Option<PathBuf> {
 /// A helm that was built from its module takes an old version for granted where no cluster answers.
 pub(super) const KUBERNETES: &str = "--kube-version=1.34.0";
 
-fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
+/// What `helm template` prints; or why it does not.
+pub(super) fn template(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let output = Command::new(helm)
         .current_dir(root())
-        .args(["template", "pcidp", "deployments/charts/pcidp", "--namespace", "kube-system", KUBERNETES])
+        .args(["template", KUBERNETES])
         .args(arguments)
         .output()
         .unwrap();
@@ -382,6 +383,13 @@ fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
         true => Ok(yaml(&String::from_utf8(output.stdout).unwrap())),
         false => Err(String::from_utf8(output.stderr).unwrap()),
     }
+}
+
+fn rendered(helm: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
+    template(
+        helm,
+        &[&["pcidp", "deployments/charts/pcidp", "--namespace", "kube-system"], arguments].concat(),
+    )
 }
 
 #[test]

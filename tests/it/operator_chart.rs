@@ -11,7 +11,7 @@ use pcidp::operator::rbac;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::deployments::{KUBERNETES, of_kind, read, root, same_keys, tool, yaml};
+use super::deployments::{KUBERNETES, of_kind, read, root, same_keys, template, tool, yaml};
 
 const CHART: &str = "deployments/charts/kae-operator";
 const RULES: &str = "deployments/charts/kae-operator/files/rbac.yaml";
@@ -83,17 +83,7 @@ impl Chart {
     }
 
     fn template(&self, helm: &Path, release: &[&str], arguments: &[&str]) -> Result<Vec<Value>, String> {
-        let output = Command::new(helm)
-            .arg("template")
-            .args(release)
-            .args([self.path(), KUBERNETES])
-            .args(arguments)
-            .output()
-            .unwrap();
-        match output.status.success() {
-            true => Ok(yaml(&String::from_utf8(output.stdout).unwrap())),
-            false => Err(String::from_utf8(output.stderr).unwrap()),
-        }
+        template(helm, &[release, &[self.path()], arguments].concat())
     }
 
     /// Without NFD, which has objects of its own.
